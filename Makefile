@@ -1,0 +1,37 @@
+# Two commands to know: `make demo` and `make test`. Each sets up the environment it needs, once.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench clean
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F '\t' '{printf "make %-8s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## the environment alone, in .venv
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	touch $(STAMP)
+
+demo: setup  ## train spelling → pronunciation in a few minutes, score it, look at it
+	$(BIN)/regard demo
+
+test: setup lint  ## everything that must hold before a change is merged
+	$(BIN)/python -m pytest
+
+lint: setup  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup  ## side-by-side measurements; `make bench WORK=window` for one
+	$(BIN)/python -m bench $(WORK)
+
+clean:  ## forget the environment and everything generated
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

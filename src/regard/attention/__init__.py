@@ -1,0 +1,34 @@
+"""Attention is soft retrieval: compare a query with every key, turn the scores into weights, average the values.
+
+    out_i = Σ_j w_ij v_j        w_i = softmax_j( score(q_i, k_j) + bias_ij )   over the j that i may look at
+
+Every system in regard is a choice of its parts:
+
+    score       how a query is compared with a key          scores.py
+    pattern     who may look at whom                        patterns.py
+    position    where things stand                          positions.py
+    kernel      how it is computed                          exact.py
+
+B batch   H heads   Q queries   K keys   D width of a head   M width of the model   E edges        True means "may look".
+"""
+
+from regard.attention import patterns, positions, scores
+from regard.attention.cache import Cache
+from regard.attention.formula import attend, attend_projected, reference
+from regard.attention.heads import MultiHead
+from regard.attention.recorder import Recorder, deliver, recording, watching
+
+__all__ = [
+    "Cache",
+    "MultiHead",
+    "Recorder",
+    "attend",
+    "attend_projected",
+    "deliver",
+    "patterns",
+    "positions",
+    "recording",
+    "reference",
+    "scores",
+    "watching",
+]

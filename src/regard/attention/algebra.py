@@ -1,0 +1,162 @@
+"""What every pattern can say of itself, and what `&`, `|`, `~` and `shift` make of patterns.
+
+True means "may look", everywhere. A pattern is one rule, `allows(i, j, keys)`, on tensors of query and key positions, and
+a few cheap statements about itself, so that a kernel never builds queries × keys where it need not: `blocks` (which tiles
+can hold an allowed pair), `neighbours` (the keys of each query, as a table) and `edges` (the pairs, as a list). A
+statement may name too many pairs, never too few: kernels ask `allows` about the pairs that remain.
+"""
+
+# ruff: noqa: ARG002    a rule is asked more than every pattern needs to know
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+class Pattern:
+    """Base of all patterns. Positions i, j are int64 tensors that broadcast together.
+
+    `allows` answers in the shape of the two positions together; a pattern that differs by batch row or head (padding, a
+    matrix) puts (B, 1) or (B, H) in front.
+    """
+
+    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        """May the query at position i look at the key at position j, of `keys` there are?"""
+        raise NotImplementedError
+
+    def dense(self, queries: int, keys: int, *, device: torch.device | str | None = None) -> Tensor:
+        """Every pair, True where allowed: (Q, K), or (B, 1 or H, Q, K) where rows of the batch differ."""
+        i = torch.arange(queries, device=device).unsqueeze(1)
+        j = torch.arange(keys, device=device).unsqueeze(0)
+        allowed = self.allows(i, j, keys)
+        return allowed.expand(*allowed.shape[:-2], queries, keys)
+
+    def blocks(self, size: int, queries: int, keys: int) -> Tensor | None:
+        """Which tiles of size × size can hold an allowed pair: (⌈Q/size⌉, ⌈K/size⌉), or None for all of them."""
+        return None
+
+    def neighbours(self, queries: int, keys: int) -> Tensor | None:
+        """The keys of each query as a table (Q, W), each once, −1 where a row has fewer; None if there is no such W.
+
+        W depends on the number of keys alone.
+        """
+        return None
+
+    def edges(self) -> Tensor | None:
+        """The pairs (E, 2) of query and key; None for a pattern that is not a list of pairs."""
+        return None
+
+    def check(self, batch: int, heads: int, queries: int, keys: int, *, growing: bool = False) -> None:
+        """Refuse, with a sentence, to be used where this pattern does not fit; `growing` keys are but the first of all."""
+        for part in self.parts():
+            part.check(batch, heads, queries, keys, growing=growing)
+
+    def parts(self) -> list[Pattern]:
+        """The patterns that this one is made of."""
+        return [part for part in vars(self).values() if isinstance(part, Pattern)]
+
+    def shift(self, start: int) -> Pattern:
+        """The same pattern for queries that begin at position `start`, as when decoding with a cache."""
+        return Shifted(self, start)
+
+    def __and__(self, other: Pattern) -> Pattern:
+        if isinstance(self, All) or isinstance(other, All):
+            return other if isinstance(self, All) else self
+        return And(self, other)
+
+    def __or__(self, other: Pattern) -> Pattern:
+        return Or(self, other)
+
+    def __invert__(self) -> Pattern:
+        return Not(self)
+
+
+@dataclass(frozen=True)
+class All(Pattern):
+    """Everyone may look at everything."""
+
+    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        return torch.ones(torch.broadcast_shapes(i.shape, j.shape), dtype=torch.bool, device=i.device)
+
+    def shift(self, start: int) -> Pattern:
+        return self
+
+
+@dataclass(frozen=True)
+class Shifted(Pattern):
+    """`pattern` for queries whose first position is `start`."""
+
+    pattern: Pattern
+    start: int
+
+    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        return self.pattern.allows(i + self.start, j, keys)
+
+    def blocks(self, size: int, queries: int, keys: int) -> Tensor | None:
+        tiles = None if self.start % size else self.pattern.blocks(size, self.start + queries, keys)
+        return None if tiles is None else tiles[self.start // size :]
+
+    def neighbours(self, queries: int, keys: int) -> Tensor | None:
+        table = self.pattern.neighbours(self.start + queries, keys)
+        return None if table is None else table[self.start :]
+
+    def check(self, batch: int, heads: int, queries: int, keys: int, *, growing: bool = False) -> None:
+        self.pattern.check(batch, heads, self.start + queries, keys, growing=True)
+
+
+@dataclass(frozen=True)
+class And(Pattern):
+    """Allowed by both."""
+
+    left: Pattern
+    right: Pattern
+
+    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        return self.left.allows(i, j, keys) & self.right.allows(i, j, keys)
+
+    def blocks(self, size: int, queries: int, keys: int) -> Tensor | None:
+        left, right = self.left.blocks(size, queries, keys), self.right.blocks(size, queries, keys)
+        return right if left is None else left if right is None else left & right
+
+    def neighbours(self, queries: int, keys: int) -> Tensor | None:
+        tables = [part.neighbours(queries, keys) for part in self.parts()]
+        return min((table for table in tables if table is not None), key=lambda table: table.shape[1], default=None)
+
+    def edges(self) -> Tensor | None:
+        left = self.left.edges()
+        return self.right.edges() if left is None else left
+
+    def shift(self, start: int) -> Pattern:
+        return And(self.left.shift(start), self.right.shift(start))
+
+
+@dataclass(frozen=True)
+class Or(Pattern):
+    """Allowed by either."""
+
+    left: Pattern
+    right: Pattern
+
+    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        return self.left.allows(i, j, keys) | self.right.allows(i, j, keys)
+
+    def blocks(self, size: int, queries: int, keys: int) -> Tensor | None:
+        left, right = self.left.blocks(size, queries, keys), self.right.blocks(size, queries, keys)
+        return None if left is None or right is None else left | right
+
+    def edges(self) -> Tensor | None:
+        left, right = self.left.edges(), self.right.edges()
+        return None if left is None or right is None else torch.cat([left, right]).unique(dim=0)
+
+
+@dataclass(frozen=True)
+class Not(Pattern):
+    """Allowed where `pattern` is not."""
+
+    pattern: Pattern
+
+    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        return ~self.pattern.allows(i, j, keys)

@@ -1,0 +1,252 @@
+"""Exact softmax attention: one softmax, four memory layouts.
+
+    dense        every pair                                             time and memory Q·K (memory Q where torch fuses it)
+    blocks       tiles of the pattern that hold an allowed pair         Q·w for a window of width w
+    neighbours   a small table of keys for each query                   Q·w
+    edges        the pairs of a list                                    E
+
+Each takes queries and keys as the score left them (`score.queries`, `score.keys`), gives zeros for a query that may look at
+nothing, forward and backward, and, while somebody records, computes its output from the weights it delivers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.attention.patterns import All, Causal, Pattern, Shifted
+from regard.attention.recorder import deliver, watching
+from regard.attention.scores import Score
+from regard.errors import RegardError
+
+# What is added to the scores: a tensor that broadcasts to (B, H, Q, K), or a rule (query (B, H, *rows, D), i, j) → (B, H, *rows, columns).
+Bias = Tensor | Callable[[Tensor, Tensor, Tensor], Tensor | None]
+
+TILE_SIZES = (128, 64, 32)  # larger tiles run faster, smaller ones cover less that is not allowed
+
+
+def dense(query: Tensor, key: Tensor, value: Tensor, *, score: Score, pattern: Pattern, bias: Bias | None) -> Tensor:
+    """Every pair: query (B, H, Q, D), key (B, H or fewer, K, D), value (B, H or fewer, K, Dv) → (B, H, Q, Dv)"""
+    queries, keys, device = query.shape[2], key.shape[2], query.device
+    if bias is not None and not isinstance(bias, Tensor):
+        i = torch.arange(queries, device=device).unsqueeze(1)
+        bias = bias(query, i, torch.arange(keys, device=device).unsqueeze(0))
+    sees_all = isinstance(pattern, All) or (_is_causal(pattern) and getattr(pattern, "start", 0) >= keys - 1)
+    if isinstance(pattern, Causal) and bias is None and score.dot and not watching():
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=1.0, enable_gqa=_grouped(query, key))
+    allowed = None if sees_all else pattern.dense(queries, keys, device=device)
+    out, weights = _attend(query, key, value, score, allowed, bias)
+    if weights is not None:
+        deliver(weights)
+    return out
+
+
+def blocks(
+    query: Tensor, key: Tensor, value: Tensor, *, score: Score, pattern: Pattern, bias: Bias | None, size: int
+) -> Tensor:
+    """Only the tiles of size × size in which the pattern allows something; shapes as in `dense`."""
+    queries, keys = query.shape[2], key.shape[2]
+    query_tiles, key_tiles, value_tiles = (_tile(x, size) for x in (query, key, value))
+    out = value.new_zeros(query_tiles.shape[:3] + value.shape[-1:])
+    shown = []
+    for bucket in _buckets(pattern, size, queries, keys, query.device):
+        some = query_tiles.index_select(1, bucket.rows)  # (B·H, R, size, D)
+        result, weights = _attend(
+            some,
+            _columns(key_tiles, bucket.columns),  # (B·H, R, C·size, D)
+            _columns(value_tiles, bucket.columns),
+            score,
+            _fold_heads(bucket.allowed, query),
+            _fold_heads(_bias_at(bias, some.unflatten(0, query.shape[:2]), bucket.i, bucket.j), query),
+        )
+        out = out.index_copy(1, bucket.rows, result)
+        if weights is not None:
+            shown.append(_sparse(weights, bucket.i, bucket.j, bucket.allowed, query, keys))
+    if shown:
+        deliver(sum(shown[1:], start=shown[0]).coalesce())
+    return out.flatten(1, 2)[:, :queries].unflatten(0, query.shape[:2])
+
+
+def neighbours(
+    query: Tensor, key: Tensor, value: Tensor, *, score: Score, pattern: Pattern, bias: Bias | None, table: Tensor
+) -> Tensor:
+    """Each query with the keys that `table` (Q, W) names; shapes as in `dense`."""
+    i = torch.arange(query.shape[2], device=query.device).view(-1, 1, 1)
+    j = table.clamp(min=0).to(query.device).unsqueeze(1)  # (Q, 1, W)
+    allowed = pattern.allows(i, j, key.shape[2]) & (table >= 0).to(query.device).unsqueeze(1)
+    some = query.flatten(0, 1).unsqueeze(2)  # (B·H, Q, 1, D)
+    out, weights = _attend(
+        some,
+        key.flatten(0, 1)[:, j.squeeze(1)],  # (B·H, Q, W, D)
+        value.flatten(0, 1)[:, j.squeeze(1)],
+        score,
+        _fold_heads(allowed, query),
+        _fold_heads(_bias_at(bias, some.unflatten(0, query.shape[:2]), i, j), query),
+    )
+    if weights is not None:
+        deliver(_sparse(weights, i, j, allowed, query, key.shape[2]))
+    return out.squeeze(2).unflatten(0, query.shape[:2])
+
+
+def edges(
+    query: Tensor, key: Tensor, value: Tensor, *, score: Score, pattern: Pattern, bias: Bias | None, pairs: Tensor
+) -> Tensor:
+    """Only the pairs (E, 2) of a list, each once; shapes as in `dense`."""
+    queries, keys = query.shape[2], key.shape[2]
+    pairs = pairs.to(query.device)
+    if pairs.numel() and (int(pairs[:, 0].max()) >= queries or int(pairs[:, 1].max()) >= keys):
+        raise RegardError(f"Edges(pairs): a pair points beyond the {queries} queries or the {keys} keys that there are")
+    i, j = pairs.unbind(1)
+    logits = score.compare(query[:, :, i], key[:, :, j])  # (B, H, E)
+    extra = _bias_at(bias, query[:, :, i], i.unsqueeze(1), j.unsqueeze(1))  # (B, H, E, 1)
+    if extra is not None:
+        logits = logits + extra.squeeze(-1)
+    allowed = pattern.allows(i, j, keys).expand_as(logits)
+    lowest = torch.finfo(logits.dtype).min
+    logits = logits.masked_fill(~allowed, lowest)
+    rows = i.expand_as(logits)
+    highest = logits.detach().new_full((*logits.shape[:2], queries), lowest).scatter_reduce(2, rows, logits.detach(), "amax")
+    mass = (logits - highest.gather(2, rows)).exp() * allowed
+    total = mass.new_zeros(highest.shape).scatter_add(2, rows, mass)
+    weights = mass / total.gather(2, rows).clamp(min=torch.finfo(mass.dtype).tiny)
+    if watching():
+        pair = weights.flatten(0, 1)[..., None, None]  # (B·H, E, 1, 1)
+        deliver(_sparse(pair, i.view(-1, 1, 1), j.view(-1, 1, 1), allowed[..., None, None], query, keys))
+    return value.new_zeros(*query.shape[:3], value.shape[-1]).index_add(2, i, weights.unsqueeze(-1) * value[:, :, j])
+
+
+def choose_tiles(pattern: Pattern, queries: int, keys: int) -> int | None:
+    """The tile size at which `pattern` costs least, or None if no size saves at least half of every pair."""
+    costs = {}
+    for size in TILE_SIZES:
+        tiles = pattern.blocks(size, queries, keys) if min(queries, keys) >= 2 * size else None
+        if tiles is not None:
+            costs[size] = int(tiles.sum()) * size * size * (1 + 48 / size)  # small tiles run slower: measured on a CPU
+    best = min(costs, key=costs.__getitem__, default=None)
+    return best if best is not None and costs[best] < queries * keys / 2 else None
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, score: Score, allowed: Tensor | None, bias: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """One softmax over the last axis of (X, Y, Q, K); the weights too while somebody watches."""
+    if score.dot and not watching():
+        if bias is not None:
+            bias = bias.to(query.dtype)
+            allowed = bias if allowed is None else torch.where(allowed, bias, -torch.inf)
+        grouped = _grouped(query, key)
+        return F.scaled_dot_product_attention(query, key, value, allowed, scale=1.0, enable_gqa=grouped), None
+    if _grouped(query, key):
+        groups = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    weights = masked_softmax(score.matrix(query, key), allowed, bias)
+    return weights @ value, weights if watching() else None
+
+
+def masked_softmax(logits: Tensor, allowed: Tensor | None, bias: Tensor | None = None) -> Tensor:
+    """softmax(logits + bias) over the last axis where `allowed`, zero elsewhere, and zero rows where nothing is allowed."""
+    if bias is not None:
+        logits = logits + bias.to(logits.dtype)
+    if allowed is None:
+        return logits.softmax(-1)
+    # The lowest number instead of −∞: a row with nothing allowed stays finite, and so do its gradients.
+    return logits.masked_fill(~allowed, torch.finfo(logits.dtype).min).softmax(-1).masked_fill(~allowed, 0.0)
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """Query tiles that look at about equally many key tiles, so that they can be computed together."""
+
+    rows: Tensor  # (R,) which query tiles
+    columns: Tensor  # (R, C) the key tiles of each
+    i: Tensor  # (R, size, 1) positions of the queries
+    j: Tensor  # (R, 1, C·size) positions of the keys
+    allowed: Tensor  # (R, size, C·size), or with (B, 1 or H) in front
+
+
+def _buckets(pattern: Pattern, size: int, queries: int, keys: int, device: torch.device) -> list[_Bucket]:
+    if _holds_tensor(pattern):  # padding and the like change with every batch
+        return _make_buckets(pattern, size, queries, keys, device)
+    return _remembered_buckets(pattern, size, queries, keys, device)
+
+
+def _holds_tensor(pattern: Pattern) -> bool:
+    parts = vars(pattern).values()
+    return any(isinstance(part, Tensor) or (isinstance(part, Pattern) and _holds_tensor(part)) for part in parts)
+
+
+def _make_buckets(pattern: Pattern, size: int, queries: int, keys: int, device: torch.device) -> list[_Bucket]:
+    tiles = pattern.blocks(size, queries, keys)
+    assert tiles is not None, "choose_tiles picks a size at which the pattern knows its tiles"
+    counts = tiles.sum(1)
+    buckets = []
+    while (widest := int(counts.max())) > 0:
+        rows = (2 * counts >= widest).nonzero().squeeze(1)
+        found, columns = tiles[rows].to(torch.uint8).topk(widest, dim=1)
+        i = (rows.unsqueeze(1) * size + torch.arange(size)).unsqueeze(2)
+        j = (columns.unsqueeze(2) * size + torch.arange(size)).flatten(1).unsqueeze(1)
+        real = found.bool().repeat_interleave(size, 1).unsqueeze(1) & (j < keys) & (i < queries)
+        i, j = i.clamp(max=queries - 1).to(device), j.clamp(max=keys - 1).to(device)
+        allowed = pattern.allows(i, j, keys) & real.to(device)
+        buckets.append(_Bucket(rows.to(device), columns.to(device), i, j, allowed))
+        counts[rows] = 0
+    return buckets
+
+
+_remembered_buckets = lru_cache(maxsize=8)(_make_buckets)
+
+
+def _tile(x: Tensor, size: int) -> Tensor:
+    """(B, H, L, D) → (B·H, ⌈L/size⌉, size, D), filled up with zeros"""
+    x = F.pad(x, (0, 0, 0, -x.shape[2] % size)) if x.shape[2] % size else x
+    return x.flatten(0, 1).unflatten(1, (-1, size))
+
+
+def _columns(tiles: Tensor, columns: Tensor) -> Tensor:
+    """The tiles named by `columns` (R, C), side by side: (X, T, size, D) → (X, R, C·size, D)"""
+    chosen = tiles.flatten(2).index_select(1, columns.flatten())  # (X, R·C, size·D)
+    return chosen.view(tiles.shape[0], columns.shape[0], columns.shape[1] * tiles.shape[2], tiles.shape[3])
+
+
+def _fold_heads(x: Tensor | None, query: Tensor) -> Tensor | None:
+    """What broadcasts to (B, H, R, …) as what broadcasts to (B·H, R, …); `query` tells B and H."""
+    if x is None or x.dim() == 3:
+        return x
+    x = x.unsqueeze(0) if x.dim() == 4 else x
+    return x.expand(query.shape[:2] + x.shape[2:]).flatten(0, 1)
+
+
+def _bias_at(bias: Bias | None, query: Tensor, i: Tensor, j: Tensor) -> Tensor | None:
+    """The bias of queries at i and keys at j, broadcastable to (B, H, *rows, columns)."""
+    if bias is None:
+        return None
+    if not isinstance(bias, Tensor):
+        return bias(query, i, j)
+    if bias.shape[-1] == 1 or bias.shape[-2] == 1:
+        i = i if bias.shape[-2] > 1 else torch.zeros_like(i)
+        j = j if bias.shape[-1] > 1 else torch.zeros_like(j)
+    return bias[..., i, j]
+
+
+def _sparse(weights: Tensor, i: Tensor, j: Tensor, allowed: Tensor, query: Tensor, keys: int) -> Tensor:
+    """Weights (B·H, R, q, k) of the allowed ones among the pairs (i, j), as a sparse tensor (B, H, Q, K)."""
+    folded = _fold_heads(allowed, query)
+    assert folded is not None
+    which = folded.expand_as(weights)
+    head = torch.arange(weights.shape[0], device=weights.device).view(-1, 1, 1, 1).expand_as(weights)[which]
+    heads = query.shape[1]
+    index = torch.stack([head // heads, head % heads, i.expand_as(weights)[which], j.expand_as(weights)[which]])
+    return torch.sparse_coo_tensor(index, weights.detach()[which], (*query.shape[:3], keys), check_invariants=False)
+
+
+def _grouped(query: Tensor, key: Tensor) -> bool:
+    return query.shape[1] != key.shape[1]
+
+
+def _is_causal(pattern: Pattern) -> bool:
+    return isinstance(pattern, Causal) or (isinstance(pattern, Shifted) and isinstance(pattern.pattern, Causal))

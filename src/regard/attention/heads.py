@@ -1,0 +1,130 @@
+"""Several heads looking at once: project, split, attend, merge."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import scores
+from regard.attention.cache import Cache, Projected
+from regard.attention.exact import Bias
+from regard.attention.formula import attend_projected
+from regard.attention.patterns import All, Pattern
+from regard.attention.positions import Position
+from regard.attention.scores import Score
+from regard.errors import RegardError
+
+
+class MultiHead(nn.Module):
+    """Attention of a sequence over itself or over a memory, with several heads.
+
+        MultiHead(x, m) = [head_1 ; … ; head_h] W^O        head_i = attend(x W_i^Q, m W_i^K, m W_i^V)       Vaswani 2017, 3.2.2
+
+    x (B, Q, M), memory (B, K, M) → (B, Q, M).   With `key_value_heads` fewer than `heads`, groups of heads share their keys and
+    values (Ainslie 2023). The `pattern` given here always holds, that of a call as well.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        heads: int,
+        key_value_heads: int | None = None,
+        score: str | Score = "scaled_dot",
+        pattern: Pattern | None = None,
+        position: Position | None = None,
+        memory_width: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        shared = heads if key_value_heads is None else key_value_heads
+        _check_sizes(width, heads, shared)
+        self.heads, self.key_value_heads = heads, shared
+        head_width = width // heads
+        self.query = nn.Linear(width, width, bias=bias)
+        self.key = nn.Linear(memory_width or width, shared * head_width, bias=bias)
+        self.value = nn.Linear(memory_width or width, shared * head_width, bias=bias)
+        self.output = nn.Linear(width, width, bias=bias)
+        self.score = scores.build(score, width=head_width) if isinstance(score, str) else score
+        self.position = Position() if position is None else position
+        self.pattern = All() if pattern is None else pattern
+        for linear in (self.query, self.key, self.value, self.output):
+            nn.init.xavier_uniform_(linear.weight)
+            if bias:
+                nn.init.zeros_(linear.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | Projected | None = None,
+        *,
+        pattern: Pattern | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Look at `memory` (as it is, or projected once by `remember`), or else at x itself and what `cache` holds of before.
+
+        Positions and patterns count from the first position in the cache.
+        """
+        query = self._split(self.query(x), self.heads)  # (B, H, Q, D)
+        start = 0 if cache is None else cache.length
+        bias = None
+        if isinstance(memory, Projected):
+            seen = memory
+        elif memory is not None:
+            seen = self.remember(memory)
+        else:
+            at = torch.arange(start, start + x.shape[1], device=x.device)
+            query, key = self.position.on_heads(query, self._split(self.key(x), self.key_value_heads), at, at)
+            own = Projected(self.score.keys(key), self._split(self.value(x), self.key_value_heads))
+            seen = own if cache is None else cache.append(own)
+            bias = self._bias_from(start)
+        allowed = self.pattern if pattern is None else self.pattern & pattern
+        result = attend_projected(
+            self.score.queries(query), *seen, score=self.score, pattern=allowed.shift(start), bias=bias
+        )
+        return self.output(result.transpose(1, 2).flatten(2))  # (B, H, Q, D) → (B, Q, M)
+
+    def remember(self, memory: Tensor) -> Projected:
+        """Keys and values of a memory (B, K, M), for calls that look at it again and again."""
+        key = self._split(self.key(memory), self.key_value_heads)
+        return Projected(self.score.keys(key), self._split(self.value(memory), self.key_value_heads))
+
+    def _split(self, x: Tensor, heads: int) -> Tensor:
+        return x.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, L, H·D) → (B, H, L, D)
+
+    def _bias_from(self, start: int) -> Bias | None:
+        """What the position scheme adds to the scores of queries that begin at position `start`."""
+        if type(self.position).on_scores is Position.on_scores:
+            return None
+        return lambda query, i, j: self.position.on_scores(query, i + start, j)
+
+    @classmethod
+    def from_torch(cls, theirs: nn.MultiheadAttention) -> MultiHead:
+        """The same attention with the weights of torch's own module (which calls a forbidden pair True; here True may look)."""
+        if theirs.bias_k is not None or theirs.add_zero_attn or theirs.kdim != theirs.vdim:
+            raise RegardError("MultiHead.from_torch: add_bias_kv, add_zero_attn and kdim ≠ vdim have no counterpart here")
+        ours = cls(theirs.embed_dim, heads=theirs.num_heads, memory_width=theirs.kdim, bias=theirs.in_proj_bias is not None)
+        if theirs.in_proj_weight is not None:
+            weights = theirs.in_proj_weight.chunk(3)
+        else:
+            weights = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)
+        with torch.no_grad():
+            for linear, weight in zip((ours.query, ours.key, ours.value), weights, strict=True):
+                linear.weight.copy_(weight)
+            ours.output.weight.copy_(theirs.out_proj.weight)
+            if theirs.in_proj_bias is not None:
+                for linear, bias in zip((ours.query, ours.key, ours.value), theirs.in_proj_bias.chunk(3), strict=True):
+                    linear.bias.copy_(bias)
+                ours.output.bias.copy_(theirs.out_proj.bias)
+        return ours
+
+
+def _check_sizes(width: int, heads: int, key_value_heads: int) -> None:
+    for name, number in (("width", width), ("heads", heads), ("key_value_heads", key_value_heads)):
+        if number < 1:
+            raise RegardError(f"MultiHead: {name}={number}; expected a whole number of at least 1")
+    if width % heads:
+        nearest = min((n for n in range(1, width + 1) if width % n == 0), key=lambda n: abs(n - heads))
+        raise RegardError(f"MultiHead: heads={heads} does not divide width={width}; try heads={nearest}")
+    if heads % key_value_heads:
+        raise RegardError(f"MultiHead: key_value_heads={key_value_heads} does not divide heads={heads}")

@@ -1,0 +1,95 @@
+"""What a watched attention calls.
+
+Outside `recording` nothing is kept and `watching()` is false, so attention takes its fastest path. Inside, whatever has
+weights computes its output *from* them and delivers them; the record names them by the path of the module that ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class Recorder(Mapping[str, Tensor]):
+    """Weights (B, H, Q, K) by module path: `record[path]` is the latest, `record.calls(path)` all in order of arrival.
+
+    A sparse kernel delivers sparse tensors of the same logical shape; `record[path]` is always dense.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._paths = {module: path for path, module in model.named_modules()}
+        self._calls: dict[str, list[Tensor]] = {}
+        self._running: list[str] = []
+
+    def __getitem__(self, path: str) -> Tensor:
+        latest = self.calls(path)[-1]
+        return latest.to_dense() if latest.is_sparse else latest
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._calls)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def calls(self, path: str) -> list[Tensor]:
+        """Everything the module at `path` delivered: one entry a call, so one a step while decoding."""
+        if path not in self._calls:
+            raise KeyError(f"no weights were delivered by {path!r}; there are weights from {sorted(self._calls)}")
+        return self._calls[path]
+
+    def clear(self) -> None:
+        """Forget what was delivered and go on recording."""
+        self._calls.clear()
+
+    def take(self, weights: Tensor) -> None:
+        """Keep `weights` under the path of the module that is running now ("" for the model itself)."""
+        self._calls.setdefault(self._running[-1] if self._running else "", []).append(weights.detach())
+
+    def enter(self, module: nn.Module, *_: Any) -> None:
+        """Forward pre-hook: `module` begins to run."""
+        if _active.get() is self:
+            self._running.append(self._paths[module])
+
+    def leave(self, *_: Any) -> None:
+        """Forward hook: the module that ran last is done."""
+        if _active.get() is self:
+            self._running.pop()
+
+
+_active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+
+
+@contextmanager
+def recording(model: nn.Module) -> Iterator[Recorder]:
+    """Record every attention of `model` while the `with` lasts.
+
+    Other models, and other threads using the same one, are not recorded and are not slowed.
+    """
+    recorder = Recorder(model)
+    hooks = []
+    for module in model.modules():
+        hooks.append(module.register_forward_pre_hook(recorder.enter))
+        hooks.append(module.register_forward_hook(recorder.leave, always_call=True))
+    token = _active.set(recorder)
+    try:
+        yield recorder
+    finally:
+        _active.reset(token)
+        for hook in hooks:
+            hook.remove()
+
+
+def watching() -> bool:
+    """Whether somebody wants the weights of what runs now."""
+    return _active.get() is not None
+
+
+def deliver(weights: Tensor) -> None:
+    """Hand over weights (B, H, Q, K), dense or sparse; does nothing when nobody is watching."""
+    recorder = _active.get()
+    if recorder is not None:
+        recorder.take(weights)

@@ -1,0 +1,315 @@
+"""Pairs of text, one at a time, from whatever file they are in.
+
+Exactly a line feed ends a line: other characters that some programs take for line ends (U+2028, a lone carriage
+return) are text. A byte-order mark and the carriage return before a line feed are not part of the text. Nothing
+else is changed.
+"""
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow
+import pyarrow.parquet
+from pydantic import BaseModel, ConfigDict, PositiveInt
+
+from regard.errors import RegardError
+
+LONGEST_LINE = 1_000_000  # bytes; a line of this length or more is a damaged or misread file
+SNIFFED = 8192  # bytes at the beginning that tell text from anything else
+DAMAGED_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
+
+
+class Files(BaseModel):
+    """Two files whose lines belong together: line n of one and line n of the other are a pair."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str
+    target: str
+
+
+class Columns(BaseModel):
+    """Where a pair stands in a row: names, or numbers counted from 1.
+
+    In TSV and CSV a name means that the first line is a header. Not given: the first two columns of a TSV,
+    "source" and "target" in CSV, JSONL and Parquet.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: PositiveInt | str | None = None
+    target: PositiveInt | str | None = None
+
+    def pick(self, *, numbered: bool) -> tuple[int | str, int | str]:
+        """The two columns, with defaults for a file whose columns are `numbered` or named."""
+        source, target = (1, 2) if numbered else ("source", "target")
+        return (self.source or source, self.target or target)
+
+
+Entry = str | Files
+
+
+class Pair(NamedTuple):
+    """One example and where it was read."""
+
+    source: str
+    target: str
+    file: str
+    line: int
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def empty(self) -> bool:
+        return not self.source.strip() or not self.target.strip()
+
+
+def read_pairs(entry: Entry, columns: Columns | None = None) -> Iterator[Pair]:
+    """The pairs of one file, or of two files of lines, in order.
+
+    The name decides the form: .tsv, .csv, .jsonl, .parquet, all but the last also with .gz; any other name is
+    read as TSV. A blank line is a pair of empty texts; a line that cannot be a pair is a RegardError.
+    """
+    if isinstance(entry, Files):
+        return _read_side_by_side(entry)
+    name = entry.lower()
+    if name.endswith(".parquet.gz"):
+        raise RegardError(f"{entry} is a packed Parquet file, which is packed inside already; unpack it with: gunzip")
+    columns = columns or Columns()
+    for suffix, read in FORMS.items():
+        if name.removesuffix(".gz").endswith(suffix):
+            return read(entry, columns)
+    return _read_tsv(entry, columns)
+
+
+def stamps(entry: Entry) -> list[tuple[str, int, int]]:
+    """Place, size and time of the files of an entry: they change when a file does."""
+    found = []
+    for name in [entry.source, entry.target] if isinstance(entry, Files) else [entry]:
+        with _opened(name):
+            path = Path(name).expanduser().resolve()
+            found.append((str(path), path.stat().st_size, path.stat().st_mtime_ns))
+    return found
+
+
+def read_lines(name: str) -> Iterator[tuple[int, str]]:
+    """Number (from 1) and text of each line of a UTF-8 file, plain or gzip."""
+    offset = 0
+    with _opened(name) as file:
+        _refuse_other_than_text(name, file.peek(SNIFFED)[:SNIFFED])
+        for number in count(1):
+            raw = file.readline(LONGEST_LINE)
+            if not raw:
+                return
+            if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
+                raise RegardError(
+                    f"{name}:{number} is a line of 1 MB or more, over the limit of {LONGEST_LINE:,} bytes; "
+                    "break it into lines, or look whether this is the right file"
+                )
+            yield number, _decode(name, number, offset, raw)
+            offset += len(raw)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[io.BufferedReader]:
+    path = Path(name).expanduser()
+    try:
+        with path.open("rb") as plain:
+            head = plain.peek(2)[:2]
+            if not head:
+                raise RegardError(f"{name} is empty; give a file with at least one line")
+            if head == b"\x1f\x8b" or path.suffix.lower() == ".gz":
+                with io.BufferedReader(gzip.GzipFile(fileobj=plain)) as unpacked:  # type: ignore[arg-type]
+                    yield unpacked
+            else:
+                yield plain
+    except FileNotFoundError:
+        raise RegardError(f"{name} does not exist; check the path (here it starts from {Path.cwd()})") from None
+    except IsADirectoryError:
+        raise RegardError(f"{name} is a folder; name a file in it") from None
+    except DAMAGED_GZIP as error:
+        raise RegardError(f"{name} is damaged gzip ({error}); fetch or pack it again") from None
+    except OSError as error:
+        raise RegardError(f"{name} cannot be read ({error.strerror or error}); check the file and your rights") from None
+
+
+def _refuse_other_than_text(name: str, head: bytes) -> None:
+    if not head:
+        raise RegardError(f"{name} is empty; give a file with at least one line")
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise RegardError(f"{name} is UTF-16; convert it with: iconv -f utf-16 -t utf-8")
+    if b"\0" in head:
+        raise RegardError(f"{name} is a binary file; give UTF-8 text, .jsonl or .parquet, named as such")
+
+
+def _decode(name: str, number: int, offset: int, raw: bytes) -> str:
+    text = raw.removesuffix(b"\n").removesuffix(b"\r")
+    if number == 1:
+        text = text.removeprefix(b"\xef\xbb\xbf")
+    if b"\0" in text:
+        raise RegardError(f"{name}:{number} holds a NUL byte: the file is damaged or binary; give UTF-8 text")
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        at = offset + raw.index(text) + error.start
+        raise RegardError(
+            f"{name}:{number} is not UTF-8 (byte 0x{text[error.start]:02x} at offset {at}); "
+            "convert the file, if it is Latin-1 with: iconv -f latin1 -t utf-8"
+        ) from None
+
+
+def _read_side_by_side(entry: Files) -> Iterator[Pair]:
+    sources, targets = read_lines(entry.source), read_lines(entry.target)
+    lines = 0
+    for (lines, source), following in zip(sources, _or_none(targets), strict=False):
+        if following is None:
+            total = lines + sum(1 for _ in sources)
+            raise _unequal(entry, total, lines - 1)
+        yield Pair(source, following[1], entry.source, lines)
+    rest = sum(1 for _ in targets)
+    if rest:
+        raise _unequal(entry, lines, lines + rest)
+
+
+def _or_none(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str] | None]:
+    yield from lines
+    yield None
+
+
+def _unequal(entry: Files, sources: int, targets: int) -> RegardError:
+    return RegardError(
+        f"{entry.source} has {sources:,} lines and {entry.target} has {targets:,}; "
+        "line n of one must be the partner of line n of the other, so find the missing lines"
+    )
+
+
+def _read_tsv(name: str, columns: Columns) -> Iterator[Pair]:
+    rows = ((number, text.split("\t")) for number, text in read_lines(name))
+    return _read_table(name, rows, columns.pick(numbered=True), separator="tab")
+
+
+def _read_csv(name: str, columns: Columns) -> Iterator[Pair]:
+    reader = csv.reader((f"{text}\n" for _, text in read_lines(name)), strict=True)
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        try:
+            for cells in reader:
+                yield reader.line_num, cells or [""]
+        except csv.Error as error:
+            raise RegardError(f"{name}:{reader.line_num} is not CSV ({error}); check the quotes there") from None
+
+    return _read_table(name, rows(), columns.pick(numbered=False), separator="comma")
+
+
+def _read_table(
+    name: str, rows: Iterator[tuple[int, list[str]]], columns: tuple[int | str, int | str], *, separator: str
+) -> Iterator[Pair]:
+    """Pairs from rows of cells; a column given by name makes the first row a header."""
+    header: list[str] = []
+    if any(isinstance(column, str) for column in columns):
+        header = next(rows, (1, [""]))[1]
+    source, target = (column - 1 if isinstance(column, int) else _find(name, column, header) for column in columns)
+    needed = max(source, target) + 1
+    for number, cells in rows:
+        if len(cells) >= needed:
+            yield Pair(cells[source], cells[target], name, number)
+        elif cells == [""]:
+            yield Pair("", "", name, number)
+        elif len(cells) == 1:
+            raise RegardError(f"{name}:{number} has no {separator}; each line needs a source, a {separator}, a target")
+        else:
+            raise RegardError(
+                f"{name}:{number} has {len(cells)} columns and column {needed} is wanted; mend the line or set data.columns"
+            )
+
+
+def _find(name: str, column: str, there: list[str]) -> int:
+    if column not in there:
+        raise RegardError(
+            f"{name} has no column {column!r}; it has {', '.join(map(repr, there)) or 'none'}: "
+            "choose with data.columns.source and data.columns.target"
+        )
+    return there.index(column)
+
+
+def _read_jsonl(name: str, columns: Columns) -> Iterator[Pair]:
+    keys = columns.pick(numbered=False)
+    if not all(isinstance(key, str) for key in keys):
+        raise RegardError(f"data.columns gives a number, but {name} is JSONL; give the names of the keys")
+    for number, text in read_lines(name):
+        if not text.strip():
+            yield Pair("", "", name, number)
+            continue
+        source, target = _values(f"{name}:{number}", text, [str(key) for key in keys])
+        yield Pair(source, target, name, number)
+
+
+def _values(place: str, text: str, keys: list[str]) -> list[str]:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RegardError(f"{place} is not JSON ({error}); each line must be one object") from None
+    if not isinstance(record, dict):
+        raise RegardError(f'{place} is not an object; each line must look like {{"source": "…", "target": "…"}}')
+    values = []
+    for key in keys:
+        if key not in record:
+            there = ", ".join(map(repr, record)) or "none"
+            raise RegardError(
+                f"{place} has no key {key!r}; it has {there}: choose with data.columns.source and data.columns.target"
+            )
+        values.append(_text(f"{place}, key {key!r}", record[key]))
+    return values
+
+
+def _text(place: str, value: object) -> str:
+    """A cell as text: nothing is the empty text, anything but text is refused."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise RegardError(f"{place} holds {type(value).__name__}, not text; put it in quotes or choose another column")
+    if len(value) >= LONGEST_LINE:
+        raise RegardError(f"{place} is a text of 1 MB or more, over the limit of {LONGEST_LINE:,}; break it up")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise RegardError(f"{place} holds half of a surrogate pair, which is no character; mend the text")
+    return value
+
+
+def _read_parquet(name: str, columns: Columns) -> Iterator[Pair]:
+    stamps(name)  # a missing or empty file is told in the same words as for other forms
+    try:
+        with pyarrow.parquet.ParquetFile(Path(name).expanduser()) as file:
+            there = file.schema_arrow.names
+            numbers = [
+                _find(name, column, there) if isinstance(column, str) else column - 1
+                for column in columns.pick(numbered=False)
+            ]
+            if max(numbers) >= len(there):
+                raise RegardError(f"{name} has {len(there)} columns and column {max(numbers) + 1} is wanted")
+            source, target = (there[number] for number in numbers)
+            line = 0
+            for batch in file.iter_batches(batch_size=4096, columns=list({source, target})):
+                for left, right in zip(batch[source].to_pylist(), batch[target].to_pylist(), strict=True):
+                    line += 1
+                    place = f"{name}:{line}"
+                    yield Pair(_text(place, left), _text(place, right), name, line)
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise RegardError(f"{name} is not a sound Parquet file ({reason}); fetch or write it again") from None
+
+
+FORMS: dict[str, Callable[[str, Columns], Iterator[Pair]]] = {
+    ".csv": _read_csv,
+    ".jsonl": _read_jsonl,
+    ".parquet": _read_parquet,
+}

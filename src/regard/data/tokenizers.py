@@ -1,0 +1,183 @@
+"""Text ↔ ids. Knows nothing of torch."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Self
+
+import tokenizers
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from regard.data.files import Pair
+from regard.data.special import BOS, EOS, NAMES, PAD, UNK
+from regard.data.vocabularies import Kind, Split, learn
+from regard.errors import RegardError
+
+
+class TokenizerConfig(BaseModel):
+    """The [tokenizer] table of a recipe."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: Kind = "bpe"
+    vocabulary: int = Field(8000, gt=len(NAMES), description="entries, the four special ones included")
+    shared: bool = Field(True, description="one vocabulary for source and target")
+    target_kind: Kind | None = Field(None, description="kind of the target side when not shared; as kind if not given")
+    target_vocabulary: int | None = Field(None, gt=len(NAMES), description="as vocabulary if not given")
+    split: Split = Field(
+        "punctuation",
+        description='bpe, unigram and wordpiece cut text at punctuation and digits, or, for text that is cut already, at "spaces" only',
+    )
+    lowercase: bool = False
+    dropout: float = Field(0.0, ge=0, lt=1, description="BPE-dropout: share of merges left out while training")
+
+    @model_validator(mode="after")
+    def _sides_agree(self) -> Self:
+        if self.shared and (self.target_kind or self.target_vocabulary):
+            raise ValueError("target_kind and target_vocabulary need shared = false: a shared tokenizer has one kind")
+        if self.dropout and "bpe" not in (self.kind, self.target_kind):
+            raise ValueError(f'dropout={self.dropout:g} needs kind = "bpe", here it is "{self.kind}"')
+        return self
+
+
+class Tokenizer:
+    """One side's text ↔ ids. Encoding gives no BOS, EOS or PAD, whatever the text says; decoding leaves them out."""
+
+    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+        inner.encode_special_tokens = True  # "</s>" in a text is five characters, not the end
+        self.inner = inner
+
+    @classmethod
+    def train(
+        cls, texts: Iterable[str], *, kind: Kind, vocabulary: int, split: Split = "punctuation", lowercase: bool = False
+    ) -> Self:
+        return cls(learn(texts, kind=kind, vocabulary=vocabulary, split=split, lowercase=lowercase))
+
+    @property
+    def size(self) -> int:
+        return self.inner.get_vocab_size()
+
+    @cached_property
+    def json(self) -> str:
+        """The Hugging Face tokenizers form."""
+        return self.inner.to_str(pretty=True)
+
+    def encode(self, texts: list[str]) -> list[list[int]]:
+        """The ids of each text."""
+        try:
+            encodings = self.inner.encode_batch_fast(texts, add_special_tokens=False)
+        except TypeError:
+            raise RegardError(_not_text(texts)) from None
+        return [_without_special(encoding.ids) for encoding in encodings]
+
+    def decode(self, rows: list[list[int]]) -> list[str]:
+        """The text of each row of ids; PAD, BOS and EOS are left out, UNK shows as <unk>."""
+        silent = {PAD, BOS, EOS}
+        plain = [[number for number in row if number not in silent] for row in rows]
+        return self.inner.decode_batch(plain, skip_special_tokens=False)
+
+    def pieces(self, row: list[int]) -> list[str]:
+        """The name of each id, for display: ▁ stands for a space, <0xC3> for a byte that is no character."""
+        names = [self.inner.id_to_token(number) for number in row]
+        return [self._bytes[name] if name in self._bytes else name for name in names]
+
+    def tokens(self, text: str) -> list[str]:
+        """The pieces of a text, for display."""
+        return self.pieces(self.encode([text])[0])
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Beginning and end of each token in the characters of the text; a space belongs to the word after it."""
+        return self.inner.encode(text, add_special_tokens=False).offsets
+
+    @cached_property
+    def _bytes(self) -> dict[str, str]:
+        """How the 256 byte tokens are shown; empty for tokenizers that have none."""
+        if not isinstance(self.inner.pre_tokenizer, tokenizers.pre_tokenizers.ByteLevel):
+            return {}
+        shown = (chr(byte) if 32 < byte < 127 else "▁" if byte == 32 else f"<0x{byte:02X}>" for byte in range(256))
+        return dict(zip(_byte_names(), shown, strict=True))
+
+    def save(self, path: str | Path) -> None:
+        Path(path).write_text(self.json, encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Reads a tokenizer; a damaged file, or one whose special ids are not ours, is a RegardError."""
+        try:
+            inner = tokenizers.Tokenizer.from_str(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise RegardError(f"{path} does not exist; a model directory needs its tokenizer") from None
+        except Exception as error:  # the library raises Exception itself
+            raise RegardError(f"{path} is not a tokenizer ({error}); copy the model directory again") from None
+        found = tuple(inner.id_to_token(number) for number in range(len(NAMES)))
+        if found != NAMES:
+            raise RegardError(f"{path} begins with {found} and must begin with {NAMES}; it is not a regard tokenizer")
+        return cls(inner)
+
+
+def _without_special(row: list[int]) -> list[int]:
+    """Special names that a vocabulary found in a text after all are unknown to it."""
+    if row and min(row) < len(NAMES):
+        return [number if number >= len(NAMES) else UNK for number in row]
+    return row
+
+
+def _not_text(texts: list[str]) -> str:
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            return f"text {number} is {type(text).__name__}; give strings"
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            return f"text {number} holds half of a surrogate pair, which is no character; mend the text"
+    return f"{type(texts).__name__} cannot be encoded; give a list of strings"
+
+
+def _byte_names() -> list[str]:
+    """The character that stands for each byte: itself when it shows on paper, else one from U+0100 on."""
+    shows = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    hidden = [byte for byte in range(256) if byte not in shows]
+    return [chr(byte) if byte in shows else chr(256 + hidden.index(byte)) for byte in range(256)]
+
+
+class Tokenizers:
+    """The tokenizers of both sides; when shared, they are one."""
+
+    def __init__(self, source: Tokenizer, target: Tokenizer | None = None) -> None:
+        self.source = source
+        self.target = target or source
+
+    @property
+    def shared(self) -> bool:
+        return self.source is self.target
+
+    @classmethod
+    def train(cls, examples: Iterable[Pair], config: TokenizerConfig) -> Self:
+        """Learns from the texts of `examples`, which are read twice when the sides are separate."""
+        if config.shared:
+            texts = (text for pair in examples for text in (pair.source, pair.target))
+            return cls(_learn(texts, config, config.kind, config.vocabulary))
+        source = _learn((pair.source for pair in examples), config, config.kind, config.vocabulary)
+        kind, vocabulary = config.target_kind or config.kind, config.target_vocabulary or config.vocabulary
+        return cls(source, _learn((pair.target for pair in examples), config, kind, vocabulary))
+
+    @property
+    def fingerprint(self) -> str:
+        return sha256((self.source.json + self.target.json).encode()).hexdigest()
+
+    def save(self, folder: str | Path) -> None:
+        """tokenizer.json, or source.json and target.json."""
+        if self.shared:
+            self.source.save(Path(folder) / "tokenizer.json")
+        else:
+            self.source.save(Path(folder) / "source.json")
+            self.target.save(Path(folder) / "target.json")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        if (Path(folder) / "source.json").exists():
+            return cls(Tokenizer.load(Path(folder) / "source.json"), Tokenizer.load(Path(folder) / "target.json"))
+        return cls(Tokenizer.load(Path(folder) / "tokenizer.json"))
+
+
+def _learn(texts: Iterable[str], config: TokenizerConfig, kind: Kind, vocabulary: int) -> Tokenizer:
+    return Tokenizer.train(texts, kind=kind, vocabulary=vocabulary, split=config.split, lowercase=config.lowercase)

@@ -1,0 +1,48 @@
+"""How to decode: the [decoding] part of a recipe."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class DecodingConfig(BaseModel):
+    """How answers are searched for. Lengths count the tokens of an answer; `max_length` counts EOS too."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    beam: int = Field(5, ge=1, description="hypotheses kept alive for each source; 1 is greedy")
+    length_penalty: float = Field(1.0, ge=0, description="score = sum of log p / length ** length_penalty")
+    coverage_penalty: float = Field(0.0, ge=0, description="weight of the penalty for source tokens not looked at")
+    early_stopping: bool = Field(
+        True, description="stop at `beam` finished answers; false: only when none can be better"
+    )
+    min_length: int = Field(0, ge=0, description="no EOS before this many tokens")
+    max_length: int = Field(256, ge=1, description="an answer ends here, EOS or not")
+    no_repeat_ngram: int = Field(0, ge=0, description="no sequence of this many tokens occurs twice; 0 allows it")
+    n_best: int = Field(1, ge=1, description="answers given for each source")
+    sample: bool = Field(False, description="draw at random instead of searching for the best")
+    temperature: float = Field(1.0, gt=0, description="logits are divided by it before drawing")
+    top_k: int = Field(0, ge=0, description="draw among this many most probable tokens; 0: all")
+    top_p: float = Field(1.0, gt=0, le=1, description="draw among the most probable tokens that hold this much mass")
+    seed: int = Field(0, ge=0, description="of the draws; the same source draws the same answer in any batch")
+    batch_tokens: int = Field(2048, ge=1, description="source tokens decoded together, padding included")
+    replace_unknown: bool = Field(False, description="put the source word most looked at in place of <unk>")
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.min_length > self.max_length:
+            raise ValueError(f"min_length={self.min_length} exceeds max_length={self.max_length}; lower it")
+        if not self.sample and self.n_best > self.beam:
+            raise ValueError(f"n_best={self.n_best} exceeds beam={self.beam}; try beam={self.n_best} or sample=true")
+        if self.coverage_penalty and (self.sample or self.beam == 1):
+            raise ValueError(
+                f"coverage_penalty={self.coverage_penalty} ranks the hypotheses of a beam, and here there is none; "
+                "set it to 0, or beam to more than 1 and sample to false"
+            )
+        for name in ("temperature", "top_k", "top_p"):
+            value = getattr(self, name)
+            if not self.sample and value != type(self).model_fields[name].default:
+                raise ValueError(f"{name}={value} does nothing without sample=true; set both or neither")
+        return self

@@ -1,0 +1,97 @@
+"""What may be said next.
+
+N rows alive now  V vocabulary  t tokens said so far  P longest prefix
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.decoding.config import DecodingConfig
+from regard.errors import RegardError
+from regard.layers.embedding import BOS, EOS, PAD
+
+_FREE = -1  # where a prefix has ended
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Rules on the next token, applied to all rows at once.
+
+    PAD and BOS are never said; EOS not before `min_length` tokens; no `no_repeat_ngram` tokens twice in the same
+    order; and where a prefix (B, P) still runs, its token and no other, whatever the other rules say. Where they leave
+    nothing to say at all, the answer may end.
+    """
+
+    min_length: int = 0
+    no_repeat_ngram: int = 0
+    prefix: Tensor | None = None
+
+    def apply(self, logits: Tensor, said: Tensor, source: Tensor) -> None:
+        """Set what may not be said to −∞, in place. logits (N, V), said (N, t), source (N,): whom a row answers."""
+        length = said.shape[1]
+        forced = self._forced(length, source, vocabulary=logits.shape[1])
+        wanted = None if forced is None else logits.gather(1, forced.clamp(min=PAD).unsqueeze(1))
+        logits[:, PAD] = -math.inf
+        logits[:, BOS] = -math.inf
+        if 0 < self.no_repeat_ngram <= length:
+            logits.scatter_(1, repetitions(said, self.no_repeat_ngram), -math.inf)
+        if length < self.min_length:
+            ending = logits[:, EOS].clone()
+            logits[:, EOS] = -math.inf
+            stuck = logits.amax(1) == -math.inf
+            logits[:, EOS] = ending.masked_fill(~stuck, -math.inf)
+        if forced is not None and wanted is not None:
+            free = (forced == _FREE).unsqueeze(1)
+            logits.masked_fill_(~free, -math.inf)
+            logits.scatter_(1, forced.clamp(min=PAD).unsqueeze(1), wanted.masked_fill(free, -math.inf))
+
+    def _forced(self, length: int, source: Tensor, *, vocabulary: int) -> Tensor | None:
+        """The token each row must say now, or _FREE. (N,), None when no prefix is that long."""
+        if self.prefix is None or length >= self.prefix.shape[1]:
+            return None
+        forced = self.prefix[source, length]
+        if int(forced.max()) >= vocabulary:
+            raise RegardError(f"prefix contains token {int(forced.max())} and the vocabulary ends at {vocabulary - 1}")
+        return forced
+
+
+def repetitions(said: Tensor, n: int) -> Tensor:
+    """Tokens that would make the last n − 1 tokens into n tokens said before. (N, t) → (N, t − n + 1), PAD where none.
+
+    A window of n tokens forbids its last one to the rows whose end equals its first n − 1.
+    """
+    windows = said.unfold(1, n, 1)  # (N, t − n + 1, n)
+    end = said[:, said.shape[1] - n + 1 :].unsqueeze(1)  # (N, 1, n − 1)
+    return windows[..., -1].masked_fill(~(windows[..., :-1] == end).all(-1), PAD)
+
+
+def constraints(
+    config: DecodingConfig, prefix: Sequence[Sequence[int]] | None, *, rows: int, device: torch.device
+) -> Constraints:
+    """The rules of `config`, and a prefix for each of the rows (of any lengths, empty ones too)."""
+    table = None if prefix is None else _prefix_table(prefix, rows, config.max_length).to(device)
+    return Constraints(min_length=config.min_length, no_repeat_ngram=config.no_repeat_ngram, prefix=table)
+
+
+def _prefix_table(prefix: Sequence[Sequence[int]], rows: int, max_length: int) -> Tensor:
+    if len(prefix) != rows:
+        raise RegardError(f"prefix has {len(prefix)} entries for {rows} rows of source; give one each, [] for none")
+    for row, tokens in enumerate(prefix):
+        if len(tokens) > max_length:
+            raise RegardError(
+                f"prefix[{row}] has {len(tokens)} tokens and max_length={max_length}; shorten it or raise that"
+            )
+        if any(token < 0 or token in (PAD, BOS, EOS) for token in tokens):
+            raise RegardError(
+                f"prefix[{row}]={list(tokens)} contains <pad>, <s>, </s> or a negative id; give words only"
+            )
+    table = torch.full((rows, max(map(len, prefix), default=0)), _FREE)
+    for row, tokens in enumerate(prefix):
+        table[row, : len(tokens)] = torch.tensor(tokens, dtype=torch.int64)
+    return table

@@ -1,0 +1,76 @@
+"""One answer followed to its end, each token chosen by what is most probable now.
+
+    y_t = argmax_v p(v | y_<t, x)
+
+N rows alive now  V vocabulary  t tokens said so far
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.decoding.config import DecodingConfig
+from regard.decoding.constraints import Constraints
+from regard.decoding.finished import Finished
+from regard.decoding.protocol import Model, StateT
+from regard.decoding.vocabulary import largest, log_normaliser
+from regard.layers.embedding import BOS, EOS
+
+Choice = Callable[[Tensor, Tensor, int], Tensor]
+"""(logits (N, V), rows (N,), t) → the next token of each row (N,); `rows`: which rows of the first step these are."""
+
+
+def greedy(
+    model: Model[Any, StateT], state: StateT, source: Tensor, *, config: DecodingConfig, constraints: Constraints
+) -> Finished:
+    """The most probable token at each step. source (B,): which source each row of the state answers."""
+    return follow(model, state, source, config=config, constraints=constraints, choose=_most_probable)
+
+
+def _most_probable(logits: Tensor, _rows: Tensor, _length: int) -> Tensor:
+    return largest(logits, 1)[1].squeeze(1)
+
+
+def follow(
+    model: Model[Any, StateT],
+    state: StateT,
+    source: Tensor,
+    *,
+    config: DecodingConfig,
+    constraints: Constraints,
+    choose: Choice,
+) -> Finished:
+    """Let each row say what `choose` chooses until it says EOS; rows that have ended are dropped at once."""
+    finished = Finished()
+    rows = torch.arange(source.shape[0], device=source.device)
+    token = torch.full_like(source, BOS)
+    said = token.new_empty(source.shape[0], 0)  # (N, t)
+    logprobs = torch.empty(source.shape[0], 0, device=source.device)  # (N, t)
+    for length in range(1, config.max_length + 1):
+        logits, state = model.step(token, state)
+        normaliser = log_normaliser(logits)
+        constraints.apply(logits, said, source)
+        token = choose(logits, rows, length - 1)
+        logprob = logits.gather(1, token.unsqueeze(1)).squeeze(1).float() - normaliser
+        said = torch.cat([said, token.unsqueeze(1)], 1)
+        logprobs = torch.cat([logprobs, logprob.unsqueeze(1)], 1)
+        possible = logprob > -math.inf
+        ended = (token == EOS) | ~possible
+        if length == config.max_length:
+            ended = torch.ones_like(ended)
+        if not ended.any():
+            continue
+        proper = ended & possible
+        score = logprobs[proper].sum(1) / length**config.length_penalty
+        finished.add(source[proper], score, said[proper], logprobs[proper])
+        going = (~ended).nonzero().squeeze(1)
+        if not len(going):
+            break
+        rows, source, token, said, logprobs = (x[going] for x in (rows, source, token, said, logprobs))
+        state = state.reorder(going)
+    return finished

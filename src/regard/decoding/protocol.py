@@ -1,0 +1,86 @@
+"""The step protocol: all that decoding knows of a model, and what decoding gives back.
+
+    memory = model.encode(source)                       source (B, S) → whatever the model wants to remember
+    state = model.start(memory)                         B rows
+    logits, state = model.step(token, state)            token (B,) → logits (B, V)
+    state = state.reorder(rows)                         repeat, permute or drop rows
+
+B rows  S source positions  V vocabulary  N rows alive now  T tokens of an answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from regard.layers.embedding import PAD
+
+
+class State(Protocol):
+    """What a model remembers of the answers begun so far, one row each."""
+
+    def reorder(self, rows: Tensor) -> Self:
+        """The state whose row i is row `rows[i]` of this one. rows (B',) int64, with repetitions and omissions."""
+        ...
+
+
+MemoryT = TypeVar("MemoryT")
+StateT = TypeVar("StateT", bound=State)
+
+
+class Model(Protocol[MemoryT, StateT]):
+    """A model that answers one token at a time.
+
+    The logits of a step belong to whoever asked for them and may be overwritten: a model must not give out a tensor
+    that it needs again.
+    """
+
+    @property
+    def alignment(self) -> str:
+        """Path of the module whose weights (B, H, Q, S) align the answer with the source, "" if there is none."""
+        ...
+
+    def encode(self, source: Tensor, lengths: Tensor | None = None) -> MemoryT:
+        """Read the source once. source (B, S), padded with PAD; lengths (B,)."""
+        ...
+
+    def start(self, memory: MemoryT) -> StateT:
+        """The state before the first token."""
+        ...
+
+    def step(self, token: Tensor, state: StateT) -> tuple[Tensor, StateT]:
+        """Say what may follow `token`. token (B,) int64 → logits (B, V) and the state after it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One answer: tokens without BOS and EOS, the score it was ranked by, log p of each token and of EOS if reached."""
+
+    tokens: tuple[int, ...]
+    score: float
+    logprobs: tuple[float, ...]
+
+
+def source_lengths(source: Tensor, lengths: Tensor | None) -> Tensor:
+    """lengths (B,), counted from the padding of source (B, S) when they are not given."""
+    return (source != PAD).sum(1) if lengths is None else lengths.to(source.device)
+
+
+@contextmanager
+def evaluation(model: object) -> Iterator[None]:
+    """No gradients and no dropout while the `with` lasts; afterwards each module is in the mode it was in before."""
+    learning = [module for module in model.modules() if module.training] if isinstance(model, nn.Module) else []
+    for module in learning:
+        module.training = False
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module in learning:
+            module.training = True

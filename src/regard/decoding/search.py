@@ -1,0 +1,50 @@
+"""From a batch of sources to their answers, by whichever search the config asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.decoding.beam import beam_search
+from regard.decoding.config import DecodingConfig
+from regard.decoding.constraints import constraints
+from regard.decoding.coverage import covering
+from regard.decoding.greedy import greedy
+from regard.decoding.protocol import Hypothesis, MemoryT, Model, StateT, evaluation, source_lengths
+from regard.decoding.sampling import sample, uniform_numbers
+
+
+def search(
+    model: Model[MemoryT, StateT],
+    source: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    config: DecodingConfig,
+    prefix: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    """Answer each row of source: `n_best` hypotheses, best first (fewer if there are not so many different ones).
+
+    source (B, S) padded with PAD, lengths (B,); prefix: tokens with which the answer to each row must begin (they are
+    part of the answer, of its length and of its score). An answer depends on its row alone, not on its company.
+    The model decodes without gradients and in evaluation mode, and is put back into the mode it was in.
+    """
+    rules = constraints(config, prefix, rows=source.shape[0], device=source.device)
+    if not source.shape[0]:
+        return []
+    with evaluation(model):
+        state = model.start(model.encode(source, lengths))
+        rows = torch.arange(source.shape[0], device=source.device)
+        if config.sample:
+            numbers = uniform_numbers(source, lengths, config=config)
+            finished = sample(model, state, rows, config=config, constraints=rules, uniform=numbers)
+        elif config.beam == 1:
+            finished = greedy(model, state, rows, config=config, constraints=rules)
+        elif config.coverage_penalty:
+            ends = source_lengths(source, lengths)
+            with covering(model, alignment=model.alignment, lengths=ends, penalty=config.coverage_penalty) as coverage:
+                finished = beam_search(model, state, rows, config=config, constraints=rules, coverage=coverage)
+        else:
+            finished = beam_search(model, state, rows, config=config, constraints=rules)
+    return finished.best(source.shape[0], config.n_best)

@@ -1,0 +1,42 @@
+"""What must be read of every logit, in as few passes as possible: the normaliser and the few largest.
+
+N rows  V vocabulary  k largest wanted
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_ROWS = 16  # rows normalised at a time: what they need beside the logits stays in the processor's cache
+_BLOCK = 64  # neighbouring logits of which only the largest is looked at first
+
+
+def log_normaliser(logits: Tensor) -> Tensor:
+    """log Σ_v exp(logits_v), so that log p = logits − it. (N, V) → (N,).
+
+    max(logits) − max(log_softmax(logits)): torch's log-softmax is one fused pass and faster than its logsumexp.
+    """
+    return torch.cat(
+        [rows.amax(-1).float() - rows.log_softmax(-1, torch.float32).amax(-1) for rows in torch.split(logits, _ROWS)]
+    )
+
+
+def largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest of each row, largest first, and where they are. (N, V) → (N, k), (N, k).
+
+    The k largest lie in the k blocks whose own largest are largest, so only those blocks are sorted.
+    """
+    vocabulary = logits.shape[1]
+    if 4 * k * _BLOCK > vocabulary:
+        values, places = logits.topk(k)
+        return values, places
+    blocks = vocabulary // _BLOCK
+    body, tail = logits[:, : blocks * _BLOCK].view(-1, blocks, _BLOCK), logits[:, blocks * _BLOCK :]
+    promising = body.amax(-1).topk(k).indices  # (N, k) blocks
+    rows = torch.arange(logits.shape[0], device=logits.device).unsqueeze(1)
+    candidates = torch.cat([body[rows, promising].flatten(1), tail], 1)  # (N, k · block + tail)
+    values, chosen = candidates.topk(k)
+    block = promising.gather(1, (chosen // _BLOCK).clamp(max=k - 1))
+    in_tail = chosen - k * _BLOCK
+    return values, torch.where(in_tail < 0, block * _BLOCK + chosen % _BLOCK, blocks * _BLOCK + in_tail)

@@ -1,0 +1,18 @@
+"""What a user can put right."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class RegardError(ValueError):
+    """Wrong input, with a sentence that says what is wrong, where, and what to do.
+
+    The command line prints the sentence on one line and ends with exit code 2.
+    """
+
+
+def unknown_name(what: str, name: str, known: Iterable[str]) -> RegardError:
+    """The error for a name that is not among those known, with the nearest that is."""
+    names = list(known)
+    (nearest,) = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+    return RegardError(f"{what} {name!r} is unknown; did you mean {nearest!r}? There are {', '.join(names)}")

@@ -1,0 +1,97 @@
+"""A Transformer layer, and a stack of them."""
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from torch import Tensor, nn
+
+from regard.attention.cache import Cache, Projected
+from regard.attention.heads import MultiHead
+from regard.attention.patterns import Pattern
+from regard.errors import RegardError
+from regard.layers.wiring import NormName, Wiring
+
+
+class Block(nn.Module):
+    """Attention, then (in a decoder) attention over a memory, then feed-forward, each with the wiring around it.
+
+        x ← wired(x, attention)   x ← wired(x, y ↦ cross(y, memory))   x ← wired(x, feed_forward)    Vaswani 2017, 3.1
+
+    x (B, Q, M), memory (B, K, M) → (B, Q, M).   The block does not know what it holds: `attention` is any module called
+    like MultiHead. The parts start with the weights that the wiring asks for.
+    """
+
+    def __init__(
+        self,
+        *,
+        attention: nn.Module,
+        feed_forward: nn.Module,
+        wiring: Wiring,
+        width: int,
+        dropout: float = 0.0,
+        norm: NormName = "layer",
+        cross: MultiHead | None = None,
+    ) -> None:
+        super().__init__()
+        self.attention = attention
+        self.around_attention = wiring.around(width, dropout=dropout, norm=norm)
+        self.cross = cross
+        self.around_cross = None if cross is None else wiring.around(width, dropout=dropout, norm=norm)
+        self.feed_forward = feed_forward
+        self.around_feed_forward = wiring.around(width, dropout=dropout, norm=norm)
+        wiring.initialise(self)
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        pattern: Pattern | None = None,
+        memory: Tensor | Projected | None = None,
+        memory_pattern: Pattern | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """`pattern` is where x may look in x, `memory_pattern` where in memory; `cache` holds what came before x."""
+        if (memory is None) != (self.cross is None):
+            missing = "a memory but no cross" if self.cross is None else "cross but no memory"
+            raise RegardError(f"this block was given {missing}; a block looks at a memory when it has both")
+        x = self.around_attention(x, lambda y: self.attention(y, pattern=pattern, cache=cache))
+        if self.cross is not None and self.around_cross is not None:
+            cross = self.cross
+            x = self.around_cross(x, lambda y: cross(y, memory, pattern=memory_pattern))
+        return self.around_feed_forward(x, self.feed_forward)
+
+
+class Stack(nn.Module):
+    """Blocks one after the other, and the norm with which the wiring ends them.
+
+    `make` makes one block, with weights of its own each time it is called.   x (B, Q, M) → (B, Q, M).
+    """
+
+    def __init__(
+        self, layers: int, make: Callable[[], Block], *, wiring: Wiring, width: int, norm: NormName = "layer"
+    ) -> None:
+        super().__init__()
+        if layers < 1:
+            raise RegardError(f"layers={layers}: a stack needs at least 1")
+        self.blocks = nn.ModuleList(make() for _ in range(layers))
+        self.final = wiring.final(width, norm=norm)
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        pattern: Pattern | None = None,
+        memory: Tensor | Sequence[Projected] | None = None,
+        memory_pattern: Pattern | None = None,
+        caches: Sequence[Cache] | None = None,
+    ) -> Tensor:
+        """As a block, with a cache for each; the memory is the same for all, or what `remember` made of it."""
+        nothing = [None] * len(self.blocks)
+        memories = [memory for _ in nothing] if memory is None or isinstance(memory, Tensor) else memory
+        for block, seen, cache in zip(self.blocks, memories, nothing if caches is None else caches, strict=True):
+            x = block(x, pattern=pattern, memory=seen, memory_pattern=memory_pattern, cache=cache)
+        return self.final(x)
+
+    def remember(self, memory: Tensor) -> list[Projected]:
+        """Keys and values of a memory (B, K, M) for each block, for steps that look at it again and again."""
+        return [cast(MultiHead, block.cross).remember(memory) for block in self.blocks]

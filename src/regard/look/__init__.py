@@ -1,0 +1,5 @@
+"""Seeing what a model looks at."""
+
+from regard.attention.recorder import Recorder, recording
+
+__all__ = ["Recorder", "recording"]

@@ -1,0 +1,69 @@
+"""One short file per system: its config and its module.
+
+`build(kind="transformer", vocabulary=8000, layers=4)` makes any of them; `KINDS` is the whole list.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import BaseModel
+
+from regard.errors import RegardError, unknown_name
+
+if TYPE_CHECKING:
+    from torch import nn
+
+class Kind(NamedTuple):
+    """Where a system stands, read only when it is asked for, and what it is."""
+
+    module: str
+    config: str
+    model: str
+    summary: str
+
+
+KINDS = {
+    "seq2seq": Kind(
+        "regard.models.seq2seq", "Seq2SeqConfig", "Seq2Seq", "recurrent encoder-decoder, with or without attention"
+    ),
+    "transformer": Kind(
+        "regard.models.transformer", "TransformerConfig", "Transformer", "encoder-decoder made of attention alone"
+    ),
+}
+
+
+def kinds() -> list[str]:
+    """The names of all systems."""
+    return list(KINDS)
+
+
+def config_class(kind: str) -> type[BaseModel]:
+    """The config class that stands beside the module of `kind`."""
+    return _parts(kind)[0]
+
+
+def from_config(config: BaseModel, *, vocabulary: int, target_vocabulary: int | None = None) -> nn.Module:
+    """The module that `config` describes; without a target vocabulary both sides share one."""
+    return _parts(config.kind)[1](config, vocabulary=vocabulary, target_vocabulary=target_vocabulary)  # type: ignore[attr-defined]
+
+
+def build(kind: str, *, vocabulary: int = 8000, target_vocabulary: int | None = None, **settings: Any) -> nn.Module:
+    """Any system by name, with the settings of its config class: `build("transformer", layers=4, width=128, heads=4)`."""
+    config = config_class(kind)
+    for name in settings:
+        if name not in config.model_fields:
+            raise unknown_name(f"models.build(kind={kind!r}): setting", name, config.model_fields)
+    try:
+        made = config(**settings)
+    except ValueError as error:
+        raise RegardError(f"models.build(kind={kind!r}): {error}") from None
+    return from_config(made, vocabulary=vocabulary, target_vocabulary=target_vocabulary)
+
+
+def _parts(kind: str) -> tuple[Any, Any]:
+    if kind not in KINDS:
+        raise unknown_name("kind", kind, KINDS)
+    found = importlib.import_module(KINDS[kind].module)
+    return getattr(found, KINDS[kind].config), getattr(found, KINDS[kind].model)

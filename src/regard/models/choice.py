@@ -1,0 +1,112 @@
+"""How a recurrent decoder reads a memory: softly, by a hard choice, or not at all.
+
+    soft    c = Σ_i w_i h_i                                                                     Bahdanau 2015
+    hard    c = h_i,  i ~ w while training,  i = argmax w otherwise                             Mnih 2014, Xu 2015
+
+with w = softmax_i score(q, h_i). A draw has no gradient, but the expected loss has: `Rollout.surrogate` estimates it.
+
+B batch  Q queries  S memory length  T target length  M width
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.exact import masked_softmax
+from regard.attention.formula import attend_projected
+from regard.attention.patterns import Pattern
+from regard.attention.recorder import deliver
+from regard.attention.scores import Score
+
+
+class Glance(NamedTuple):
+    """What the queries found: context (B, Q, M), and draw (B, Q, 2), the log-probability of what was drawn and the loss
+    that the baseline expects of a target from there on. Where nothing is drawn, both are 0."""
+
+    context: Tensor
+    draw: Tensor
+
+
+class Nowhere(nn.Module):
+    """Look at nothing: the context has width 0.   query (B, Q, M) → Glance"""
+
+    def keys(self, memory: Tensor) -> Tensor:
+        return memory
+
+    def forward(self, query: Tensor, keys: Tensor, values: Tensor, pattern: Pattern) -> Glance:  # noqa: ARG002
+        return Glance(query[..., :0], query.new_zeros(*query.shape[:2], 2))
+
+
+class Soft(nn.Module):
+    """Look everywhere, weighted.   query (B, Q, M), keys (B, 1, S, D′) from `keys`, values (B, 1, S, M) → Glance"""
+
+    def __init__(self, score: Score) -> None:
+        super().__init__()
+        self.score = score
+
+    def keys(self, memory: Tensor) -> Tensor:
+        """What the score makes of a memory (B, 1, S, M), once for all steps: (B, 1, S, D′)"""
+        return self.score.keys(memory)
+
+    def forward(self, query: Tensor, keys: Tensor, values: Tensor, pattern: Pattern) -> Glance:
+        projected = self.score.queries(query.unsqueeze(1))
+        context = attend_projected(projected, keys, values, score=self.score, pattern=pattern)
+        return Glance(context.squeeze(1), query.new_zeros(*query.shape[:2], 2))
+
+
+class Hard(nn.Module):
+    """Look at one place.   query (B, Q, M), keys (B, 1, S, D′) from `keys`, values (B, 1, S, M) → Glance
+
+    A record shows the choice itself, one-hot, since that is what was used.
+    """
+
+    def __init__(self, score: Score, *, width: int) -> None:
+        super().__init__()
+        self.score = score
+        self.baseline = nn.Linear(width, 1)
+
+    def keys(self, memory: Tensor) -> Tensor:
+        """What the score makes of a memory (B, 1, S, M), once for all steps: (B, 1, S, D′)"""
+        return self.score.keys(memory)
+
+    def forward(self, query: Tensor, keys: Tensor, values: Tensor, pattern: Pattern) -> Glance:
+        logits = self.score.matrix(self.score.queries(query.unsqueeze(1)), keys)  # (B, 1, Q, S)
+        allowed = pattern.dense(*logits.shape[-2:], device=logits.device)
+        weights = masked_softmax(logits, allowed)
+        # Of S clocks that tick at the rates w, clock i ticks first with probability w_i.
+        race = weights / torch.empty_like(weights).exponential_() if self.training else weights
+        index = race.argmax(-1, keepdim=True)
+        choice = torch.zeros_like(weights).scatter(-1, index, 1.0) * allowed
+        deliver(choice)
+        log_probability = weights.gather(-1, index).clamp(min=torch.finfo(weights.dtype).tiny).log()
+        draw = torch.cat([log_probability.squeeze(1), self.baseline(query.detach())], dim=-1)
+        return Glance((choice @ values).squeeze(1), draw)
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """A target run through a decoder: hidden (B, T, M), the draws (B, T, 2) made on the way, and whether a draw is
+    `lasting`: whether it touches later targets too, through the decoder's state, or its own target alone."""
+
+    hidden: Tensor
+    draw: Tensor
+    lasting: bool
+
+    def surrogate(self, losses: Tensor, counted: Tensor) -> Tensor:
+        """What to add to Σ losses so that its gradient is an unbiased estimate of the gradient of the expected loss.
+
+            Σ_t (R_t − n_t b_t) log p(i_t) + ½ Σ_t (b_t − R_t / n_t)²           Williams 1992; Mnih 2014, section 3
+
+        losses (B, T) of each target, counted (B, T) False on padding → a number whose value is 0: only its gradient
+        counts. R_t is the loss of the n_t targets from t on, or of target t alone where draws do not last. The baseline
+        b_t learns R_t / n_t; R_t − n_t b_t counts as a constant. Without draws the gradient is 0 too.
+        """
+        log_probability, baseline = self.draw.unbind(-1)
+        future = (lambda x: x.flip(1).cumsum(1).flip(1)) if self.lasting else (lambda x: x)
+        total = future(losses.detach() * counted)
+        number = future(counted.to(losses.dtype)).clamp(min=1.0)
+        advantage = total - number * baseline.detach()
+        surrogate = (counted * (advantage * log_probability + (baseline - total / number).square() / 2)).sum()
+        return surrogate - surrogate.detach()

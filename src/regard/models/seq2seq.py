@@ -1,0 +1,235 @@
+"""Recurrent encoder-decoder: one vector for the whole source, or attention over all of it.
+
+    h_1 … h_S = encoder(x_1 … x_S)              the memory; the encoder's last state is s_0, all the decoder gets from
+                                                the source if the score is "none" (Sutskever 2014)
+    bahdanau    c_t = Σ_i w_ti h_i,   w_t = softmax_i score(s_{t−1}, h_i)                       Bahdanau 2015
+                s_t = cell(s_{t−1}, [y_{t−1} ; c_t])
+    luong       s_t = cell(s_{t−1}, y_{t−1}),   or cell(s_{t−1}, [y_{t−1} ; o_{t−1}]) with input feeding
+                c_t = Σ_i w_ti h_i,   w_t = softmax_i score(s_t, h_i)                           Luong 2015
+
+    o_t = tanh(W [s_t ; c_t]),   P(y_t given y_<t and x) = softmax(V o_t)
+
+B batch  S source length  T target length  M width  E width of embeddings and of o_t
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from torch import Tensor, nn
+
+from regard.attention import scores
+from regard.attention.patterns import Padding
+from regard.attention.scores import ScoreName
+from regard.errors import RegardError
+from regard.layers.dropout import Dropout
+from regard.layers.embedding import PAD, Embedding, tied_output
+from regard.layers.recurrent import Cell, Recurrent, RecurrentState
+from regard.models.choice import Glance, Hard, Nowhere, Rollout, Soft
+
+
+class Seq2SeqConfig(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["seq2seq"] = "seq2seq"
+    layers: PositiveInt = 1  # of the encoder and of the decoder
+    width: PositiveInt = 256  # of a decoder state and of the memory; a direction of the encoder has half of it
+    embedding: PositiveInt | None = None  # width of the embeddings and of o_t; as `width` unless given
+    cell: Cell = "lstm"
+    bidirectional: bool = True
+    score: ScoreName | Literal["none"] = "additive"
+    choice: Literal["soft", "hard"] = "soft"
+    order: Literal["bahdanau", "luong"] = "bahdanau"
+    input_feeding: bool = False
+    maximum: PositiveInt = 512  # the longest source that a location score can look at
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    tied: bool = False  # output = target embedding; = source embedding too, where both sides share a vocabulary
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.bidirectional and self.width % 2:
+            raise RegardError(f"width={self.width} must be even to serve two directions; or set bidirectional=false")
+        if self.choice == "hard" and self.score == "none":
+            raise RegardError("choice='hard' has nothing to choose from with score='none'; set another score")
+        if self.input_feeding and (self.order != "luong" or self.score == "none"):
+            raise RegardError("input_feeding=true belongs to order='luong' and a score other than 'none'")
+        return self
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A source that was read: keys (B, 1, S, D′) as the score has them, values h (B, 1, S, M), lengths (B,) and s_0."""
+
+    keys: Tensor
+    values: Tensor
+    lengths: Tensor
+    last: RecurrentState
+
+    def reorder(self, rows: Tensor) -> "Memory":
+        keys, values, lengths = (part.index_select(0, rows) for part in (self.keys, self.values, self.lengths))
+        return Memory(keys, values, lengths, self.last.reorder(rows))
+
+
+@dataclass(frozen=True)
+class State:
+    """Where the decoder stands: its cells, o_{t−1} (B, E), the memory, and the sentence that each row answers (B,)."""
+
+    cells: RecurrentState
+    fed: Tensor
+    memory: Memory
+    origin: Tensor
+
+    def reorder(self, rows: Tensor) -> "State":
+        """These rows, in this order. Beams that change places within their sentence leave the memory as it is."""
+        origin = self.origin.index_select(0, rows)
+        memory = self.memory if torch.equal(origin, self.origin) else self.memory.reorder(rows)
+        return State(self.cells.reorder(rows), self.fed.index_select(0, rows), memory, origin)
+
+
+class Decoder(nn.Module):
+    """y (B, T, E) embedded, and the state before it → the rollout, whose hidden is o (B, T, E), and the state after it.
+
+    `lasting`: whether what is read at one step touches the steps after it.
+    """
+
+    lasting: ClassVar[bool] = True
+
+    def __init__(self, cells: Recurrent, *, attention: Nowhere | Soft | Hard, readout: nn.Linear) -> None:
+        super().__init__()
+        self.cells = cells
+        self.attention = attention
+        self.readout = readout
+
+    def look(self, query: Tensor, memory: Memory) -> Glance:
+        """query (B, Q, M) → what it finds in the memory"""
+        glance: Glance = self.attention(query, memory.keys, memory.values, Padding(memory.lengths))
+        return glance
+
+    def read_out(self, s: Tensor, c: Tensor) -> Tensor:
+        """o = tanh(W [s ; c])"""
+        return torch.tanh(self.readout(torch.cat([s, c], dim=-1)))
+
+
+class Luong(Decoder):
+    """First the cell, then the context. No step waits for a context: all of T runs at once."""
+
+    lasting = False
+
+    def forward(self, y: Tensor, state: State) -> tuple[Rollout, State]:
+        s, cells = self.cells(y, state=state.cells)
+        context, draw = self.look(s, state.memory)
+        return Rollout(self.read_out(s, context), draw, self.lasting), replace(state, cells=cells)
+
+
+class InputFeeding(Decoder):
+    """First the cell, which also reads the o before, then the context."""
+
+    def forward(self, y: Tensor, state: State) -> tuple[Rollout, State]:
+        outputs, draws = [], []
+        cells, fed = state.cells, state.fed
+        for y_t in y.unbind(1):
+            s, cells = self.cells.step(torch.cat([y_t, fed], dim=-1), cells)
+            context, draw = self.look(s.unsqueeze(1), state.memory)
+            fed = self.read_out(s, context.squeeze(1))
+            outputs.append(fed)
+            draws.append(draw)
+        hidden, draw = torch.stack(outputs, dim=1), torch.cat(draws, dim=1)
+        return Rollout(hidden, draw, self.lasting), replace(state, cells=cells, fed=fed)
+
+
+class Bahdanau(Decoder):
+    """First the context, looked for with the state before, then the cell, which reads it."""
+
+    def forward(self, y: Tensor, state: State) -> tuple[Rollout, State]:
+        states, contexts, draws = [], [], []
+        cells = state.cells
+        for y_t in y.unbind(1):
+            context, draw = self.look(cells.hidden[-1].unsqueeze(1), state.memory)
+            s, cells = self.cells.step(torch.cat([y_t, context.squeeze(1)], dim=-1), cells)
+            states.append(s)
+            contexts.append(context)
+            draws.append(draw)
+        hidden = self.read_out(torch.stack(states, dim=1), torch.cat(contexts, dim=1))
+        return Rollout(hidden, torch.cat(draws, dim=1), self.lasting), replace(state, cells=cells)
+
+
+class Seq2Seq(nn.Module):
+    """Recurrent encoder-decoder that speaks the step protocol; `target_vocabulary=None` shares one vocabulary."""
+
+    def __init__(self, config: Seq2SeqConfig, *, vocabulary: int, target_vocabulary: int | None = None) -> None:
+        super().__init__()
+        width, embedding, dropout = config.width, config.embedding or config.width, config.dropout
+        targets = target_vocabulary or vocabulary
+        shared = config.tied and target_vocabulary is None
+        self.source = Embedding(vocabulary, embedding, dropout=dropout)
+        self.target = self.source if shared else Embedding(targets, embedding, dropout=dropout)
+        self.encoder = Recurrent(
+            config.cell,
+            embedding,
+            width=width // 2 if config.bidirectional else width,
+            layers=config.layers,
+            bidirectional=config.bidirectional,
+            dropout=dropout,
+        )
+        self.decoder = _decoder(config, embedding)
+        self.dropout = Dropout(dropout)
+        self.output = tied_output(self.target) if config.tied else nn.Linear(embedding, targets)
+        self.alignment = "" if config.score == "none" else "decoder.attention"
+
+    def encode(self, source: Tensor, lengths: Tensor | None = None) -> Memory:
+        """source (B, S) → its memory. An empty row is read as one PAD."""
+        source = source if source.shape[1] else source.new_full((len(source), 1), PAD)
+        lengths = (source != PAD).sum(1) if lengths is None else lengths
+        lengths = lengths.clamp(min=1)
+        states, last = self.encoder(self.source(source), lengths)
+        if self.encoder.directions == 2:
+            last = RecurrentState(_joined(last.hidden), _joined(last.cell))
+        values = states.unsqueeze(1)
+        return Memory(self.decoder.attention.keys(values), values, lengths, last)
+
+    def start(self, memory: Memory) -> State:
+        batch = len(memory.lengths)
+        fed = memory.values.new_zeros(batch, self.decoder.readout.out_features)
+        return State(memory.last, fed, memory, torch.arange(batch, device=fed.device))
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
+        """token (B,) → logits (B, V) of the next one, and the state to go on from"""
+        rollout, state = self._advance(token.unsqueeze(1), state)
+        return self.output(rollout.hidden.squeeze(1)), state
+
+    def rollout(self, source: Tensor, lengths: Tensor | None, target_in: Tensor) -> Rollout:
+        """`forward`, together with what a hard choice learns from: see `Rollout.surrogate`."""
+        return self._advance(target_in, self.start(self.encode(source, lengths)))[0]
+
+    def forward(self, source: Tensor, lengths: Tensor | None, target_in: Tensor) -> Tensor:
+        """Teacher forcing: source (B, S), lengths (B,), target_in (B, T) from BOS on → o (B, T, E)"""
+        return self.rollout(source, lengths, target_in).hidden
+
+    def _advance(self, tokens: Tensor, state: State) -> tuple[Rollout, State]:
+        rollout, state = self.decoder(self.target(tokens), state)
+        return replace(rollout, hidden=self.dropout(rollout.hidden)), state
+
+
+def _decoder(config: Seq2SeqConfig, embedding: int) -> Decoder:
+    """The decoder's class says what its cell reads beside y: nothing, the o before (E), or the context (M)."""
+    width = config.width
+    attention: Nowhere | Soft | Hard = Nowhere()
+    if config.score != "none":
+        score = scores.build(config.score, width=width, maximum=config.maximum)
+        attention = Hard(score, width=width) if config.choice == "hard" else Soft(score)
+    order: type[Decoder]
+    if config.input_feeding:
+        order, inputs = InputFeeding, embedding + embedding
+    elif config.order == "bahdanau" and config.score != "none":
+        order, inputs = Bahdanau, embedding + width
+    else:
+        order, inputs = Luong, embedding
+    cells = Recurrent(config.cell, inputs, width=width, layers=config.layers, dropout=config.dropout)
+    readout = nn.Linear(width if config.score == "none" else 2 * width, embedding)
+    return order(cells, attention=attention, readout=readout)
+
+
+def _joined(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Both directions of each layer side by side: twice as many (B, M / 2) → (B, M)"""
+    return tuple(torch.cat(pair, dim=-1) for pair in zip(parts[::2], parts[1::2], strict=True))

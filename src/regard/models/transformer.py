@@ -1,0 +1,152 @@
+"""The Transformer: an encoder and a decoder made of attention alone.
+
+    m = encoder(E_s[x] + P)             each layer: self-attention, feed-forward
+    h = decoder(E_t[y] + P, m)          each layer: causal self-attention, attention over m, feed-forward
+    P(y_t | y_<t, x) = softmax(W h_t)                                                          Vaswani 2017
+
+| score | may look at | position | around it |
+|---|---|---|---|
+| scaled dot | padding; causal | `position` | `wiring` |
+
+B batch  S source length  T target length  M width  V vocabulary
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from torch import Tensor, nn
+
+from regard.attention import Cache, MultiHead, positions
+from regard.attention.cache import Projected
+from regard.attention.patterns import Causal, Padding, Pattern
+from regard.layers.blocks import Block, Stack
+from regard.layers.embedding import PAD, Embedding, tied_output
+from regard.layers.feed_forward import Activation, FeedForward
+from regard.layers.wiring import Wiring, WiringName, build_pair
+
+PositionName = Literal["none", "sinusoidal", "learned", "shaw", "rotary", "alibi"]
+
+
+class TransformerConfig(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["transformer"] = "transformer"
+    layers: PositiveInt = 6  # of the encoder and of the decoder, unless one of the next two says otherwise
+    encoder_layers: PositiveInt | None = None
+    decoder_layers: PositiveInt | None = None
+    width: PositiveInt = 512
+    heads: PositiveInt = 8
+    hidden: PositiveInt = 2048  # width of the feed-forward layers
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    position: PositionName = "sinusoidal"
+    maximum: PositiveInt = 1024  # how many learned positions
+    wiring: WiringName = "post_norm"
+    activation: Activation = "relu"
+    tied: bool = True  # output = target embedding; = source embedding too, where both sides share a vocabulary
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A source that was read: what the encoder says of it (B, S, M), and where it is not padding."""
+
+    states: Tensor
+    lengths: Tensor
+    padded: bool
+
+    @property
+    def pattern(self) -> Pattern | None:
+        return Padding(self.lengths) if self.padded else None
+
+
+@dataclass(frozen=True)
+class State:
+    """Where the decoder stands: its caches, and keys and values of the memory. A state is used once."""
+
+    caches: list[Cache]
+    memory: list[Projected]
+    lengths: Tensor
+    padded: bool
+    origin: Tensor  # (B,) the sentence that each row answers
+
+    def reorder(self, rows: Tensor) -> State:
+        """These rows, in this order. Beams that only change places within their sentence leave the memory where it is."""
+        caches, origin = [cache.reorder(rows) for cache in self.caches], self.origin.index_select(0, rows)
+        if torch.equal(origin, self.origin):
+            return State(caches, self.memory, self.lengths, self.padded, origin)
+        lengths = self.lengths.index_select(0, rows)
+        return State(caches, [seen.reorder(rows) for seen in self.memory], lengths, self.padded, origin)
+
+
+class Transformer(nn.Module):
+    """Encoder-decoder Transformer that speaks the step protocol; `target_vocabulary=None` shares one vocabulary."""
+
+    def __init__(self, config: TransformerConfig, *, vocabulary: int, target_vocabulary: int | None = None) -> None:
+        super().__init__()
+        self.source = self._embedding(config, vocabulary)
+        shared = config.tied and target_vocabulary is None
+        self.target = self.source if shared else self._embedding(config, target_vocabulary or vocabulary)
+        depths = config.encoder_layers or config.layers, config.decoder_layers or config.layers
+        wirings = build_pair(config.wiring, encoder_layers=depths[0], decoder_layers=depths[1])
+        self.encoder = self._stack(config, depths[0], wirings[0], pattern=None, cross=False)
+        self.decoder = self._stack(config, depths[1], wirings[1], pattern=Causal(), cross=True)
+        if config.tied:
+            self.output = tied_output(self.target)
+        else:
+            self.output = nn.Linear(config.width, target_vocabulary or vocabulary, bias=False)
+        self.alignment = f"decoder.blocks.{depths[1] - 1}.cross"
+
+    @staticmethod
+    def _embedding(config: TransformerConfig, vocabulary: int) -> Embedding:
+        position = positions.build(config.position, width=config.width, heads=config.heads, maximum=config.maximum)
+        return Embedding(vocabulary, config.width, position=position, dropout=config.dropout)
+
+    @staticmethod
+    def _stack(
+        config: TransformerConfig, layers: int, wiring: Wiring, *, pattern: Pattern | None, cross: bool
+    ) -> Stack:
+        def block() -> Block:
+            inside = config.position if config.position in ("shaw", "rotary", "alibi") else "none"
+            position = positions.build(inside, width=config.width, heads=config.heads)
+            return Block(
+                attention=MultiHead(config.width, heads=config.heads, pattern=pattern, position=position),
+                cross=MultiHead(config.width, heads=config.heads) if cross else None,
+                feed_forward=FeedForward(config.width, hidden=config.hidden, activation=config.activation),
+                wiring=wiring,
+                width=config.width,
+                dropout=config.dropout,
+            )
+
+        return Stack(layers, block, wiring=wiring, width=config.width)
+
+    def forward(self, source: Tensor, lengths: Tensor | None, target: Tensor) -> Tensor:
+        """Every step at once, given the target so far: source (B, S), target (B, T) from BOS on → h (B, T, M).
+
+        Padding stands at the end, where causal attention does not look.
+        """
+        memory = self.encode(source, lengths)
+        return self.decoder(self.target(target), memory=memory.states, memory_pattern=memory.pattern)
+
+    def encode(self, source: Tensor, lengths: Tensor | None = None) -> Memory:
+        """Read the source (B, S), padded with PAD; lengths (B,) are counted from the padding unless given."""
+        lengths = (source != PAD).sum(1) if lengths is None else lengths
+        padded = bool((lengths < source.shape[1]).any())
+        states = self.encoder(self.source(source), pattern=Padding(lengths) if padded else None)
+        return Memory(states, lengths, padded)
+
+    def start(self, memory: Memory) -> State:
+        """The state before the first token."""
+        origin = torch.arange(len(memory.lengths), device=memory.lengths.device)
+        caches = [Cache() for _ in self.decoder.blocks]
+        return State(caches, self.decoder.remember(memory.states), memory.lengths, memory.padded, origin)
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
+        """What may follow `token` (B,): logits (B, V), and the state after it."""
+        at = torch.arange(state.caches[0].length, state.caches[0].length + 1, device=token.device)
+        pattern = Padding(state.lengths) if state.padded else None
+        x = self.target(token.unsqueeze(1), at)
+        hidden = self.decoder(x, memory=state.memory, memory_pattern=pattern, caches=state.caches)
+        return self.output(hidden[:, 0]), state

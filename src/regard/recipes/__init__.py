@@ -1,0 +1,166 @@
+"""A recipe is everything a run needs, as TOML: checked key by key, completed with defaults, kept beside the model.
+
+`load("g2p")` reads a bundled recipe, `load("my.toml")` a file; `changes` are the `--set key=value` of the command line. Paths in
+a recipe count from the folder one is in.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
+
+from regard import models
+from regard.data.examples import DataConfig
+from regard.data.tokenizers import TokenizerConfig
+from regard.decoding.config import DecodingConfig
+from regard.errors import RegardError, unknown_name
+from regard.recipes.presets import fill_in
+from regard.training.config import TrainingConfig
+
+
+class Recipe(BaseModel):
+    """task, [data], [tokenizer], [model], [training], [decoding]."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: Literal["translate", "transcribe"] = "translate"
+    data: DataConfig = Field(default_factory=DataConfig)
+    tokenizer: TokenizerConfig = Field(default_factory=lambda: TokenizerConfig())
+    model: SerializeAsAny[BaseModel]
+    training: TrainingConfig = Field(default_factory=lambda: TrainingConfig())
+    decoding: DecodingConfig = Field(default_factory=lambda: DecodingConfig())
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _by_kind(cls, value: Any) -> Any:
+        return models.config_class(value["kind"]).model_validate(value) if isinstance(value, Mapping) else value
+
+    def to_toml(self) -> str:
+        """Complete, defaults filled in."""
+        return tomli_w.dumps(_without_none(self.model_dump(mode="json")))
+
+
+def bundled() -> dict[str, str]:
+    """The recipes that come along: name → the first line of the file, which says what it is."""
+    found = {}
+    for entry in sorted(resources.files(__package__).iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".toml"):
+            found[entry.name.removesuffix(".toml")] = entry.read_text("utf-8").partition("\n")[0].lstrip("# ")
+    return found
+
+
+def load(recipe: str | Path, changes: Iterable[str] = ()) -> Recipe:
+    """A bundled recipe by name, or a TOML file, with `changes` of the form "training.steps=500"."""
+    where, text = _find(str(recipe))
+    return parse(text, where=where, changes=changes)
+
+
+def parse(text: str, *, where: str, changes: Iterable[str] = ()) -> Recipe:
+    """A recipe from its TOML; `where` is named in errors."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RegardError(f"{where} is not TOML: {error}") from None
+    for change in changes:
+        _apply(table, change)
+    model = table.get("model")
+    if not isinstance(model, dict) or not isinstance(model.get("kind"), str):
+        raise RegardError(f'{where}: [model] needs a kind, for example kind = "transformer"; there are {", ".join(models.KINDS)}')
+    if model["kind"] not in models.KINDS:
+        raise unknown_name(f"{where}: model.kind", model["kind"], models.KINDS)
+    table["model"] = fill_in(model, where=where)
+    try:
+        return Recipe.model_validate(table)
+    except ValidationError as error:
+        raise RegardError(f"{where}: {_explain(error, table)}") from None
+
+
+def _find(recipe: str) -> tuple[str, str]:
+    """Where a recipe is, and its text."""
+    path = Path(recipe)
+    if path.suffix == ".toml" or path.is_file():
+        try:
+            return recipe, path.read_text("utf-8")
+        except FileNotFoundError:
+            raise RegardError(f"{recipe} does not exist; name a TOML file or one of {', '.join(bundled())}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise RegardError(f"{recipe} cannot be read: {error}") from None
+    if recipe not in bundled():
+        raise unknown_name("recipe", recipe, bundled())
+    return f"recipe {recipe}", (resources.files(__package__) / f"{recipe}.toml").read_text("utf-8")
+
+
+def _apply(table: dict[str, Any], change: str) -> None:
+    """Put one "key=value" into the table; the value is TOML, or else a plain string."""
+    key, sign, value = change.partition("=")
+    if not sign or not key.strip():
+        raise RegardError(f"--set {change!r}: expected KEY=VALUE, for example training.steps=500")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value
+    *outer, last = key.strip().split(".")
+    for name in outer:
+        inner = table.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise RegardError(f"--set {change!r}: {name} is {inner!r} and has no parts")
+        table = inner
+    table[last] = parsed
+
+
+def _explain(error: ValidationError, table: Mapping[str, Any]) -> str:
+    """The first thing wrong, as a sentence with the key, what was found and what to do."""
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"] if not _is_branch(str(part))]
+    key = ".".join(path)
+    if first["type"] == "extra_forbidden":
+        known = _fields(path[:-1], table)
+        return str(unknown_name("key", key, [".".join([*path[:-1], name]) for name in known]))
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return f"{key} is missing"
+    if first["type"] == "value_error":
+        return f"[{key}] {message}" if key else message
+    return f"{key} = {first['input']!r}: {message[0].lower()}{message[1:]}"
+
+
+def _is_branch(part: str) -> bool:
+    """pydantic names the branch of a union it tried; a user has not written that."""
+    return not part.replace("_", "").isalnum() or part in ("str", "int", "float", "Files") or "[" in part
+
+
+def _fields(path: list[str], table: Mapping[str, Any]) -> list[str]:
+    """The keys that are known at `path`."""
+    here: type[BaseModel] = Recipe
+    for name in path:
+        if name == "model":
+            here = models.config_class(table["model"]["kind"])
+            continue
+        inner = _model_in(here.model_fields[name].annotation) if name in here.model_fields else None
+        if inner is None:
+            return []
+        here = inner
+    return list(here.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The config class inside an annotation such as `Files | list[Files] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (Union, UnionType, list):
+        return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
+    return None
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null: a key without a value is left out."""
+    if isinstance(value, dict):
+        return {key: _without_none(each) for key, each in value.items() if each is not None}
+    return [_without_none(each) for each in value] if isinstance(value, list) else value

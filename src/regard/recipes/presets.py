@@ -1,0 +1,55 @@
+"""Sizes with a name: `[model] preset = "base"` fills in what the table below says; keys of the recipe itself win.
+
+Each is the published configuration it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from regard.errors import unknown_name
+
+Size = Mapping[str, Any]
+
+PRESETS: dict[str, dict[str, Size]] = {
+    "transformer": {
+        # Wu 2021 (Good for Misconceived Reasons), for Multi30k: small data
+        "tiny": {"layers": 4, "width": 128, "heads": 4, "hidden": 256, "dropout": 0.3},
+        # Ott 2019 (fairseq), for IWSLT14: a few hundred thousand pairs
+        "small": {"layers": 6, "width": 512, "heads": 4, "hidden": 1024, "dropout": 0.3},
+        # Vaswani 2017, table 3
+        "base": {"layers": 6, "width": 512, "heads": 8, "hidden": 2048, "dropout": 0.1},
+        "big": {"layers": 6, "width": 1024, "heads": 16, "hidden": 4096, "dropout": 0.3},
+    },
+    "seq2seq": {
+        # Britz 2017 (Massive Exploration), its smallest and its default cell width
+        "tiny": {"layers": 1, "width": 128, "embedding": 128, "cell": "lstm"},
+        "small": {"layers": 1, "width": 256, "embedding": 256, "cell": "lstm"},
+        # Bahdanau 2015, RNNsearch
+        "base": {"layers": 1, "width": 1000, "embedding": 620, "cell": "gru", "score": "additive", "order": "bahdanau"},
+        # Luong 2015
+        "big": {
+            "layers": 4,
+            "width": 1000,
+            "embedding": 1000,
+            "cell": "lstm",
+            "score": "general",
+            "order": "luong",
+            "input_feeding": True,
+            "dropout": 0.2,
+        },
+    },
+}
+
+
+def fill_in(model: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """A [model] table with its preset, if it names one, replaced by what the preset says."""
+    settings = dict(model)
+    preset = settings.pop("preset", None)
+    if preset is None:
+        return settings
+    sizes = PRESETS.get(settings["kind"], {})
+    if preset not in sizes:
+        raise unknown_name(f"{where}: model.preset", str(preset), sizes)
+    return {**sizes[preset], **settings}

@@ -1,0 +1,125 @@
+"""How good answers are: sacrebleu's scores for text, error rates for lexicons, and a test of which of two is better.
+
+Every function takes answers and, for each answer, all references that count as right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regard.errors import RegardError
+
+References = Sequence[Sequence[str]]  # for each answer, everything that counts as right
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number, and how it came about: sacrebleu's signature, or what was counted."""
+
+    value: float
+    signature: str = ""
+
+
+def text_scores(answers: Sequence[str], references: References, *, tokenize: str = "13a") -> dict[str, Score]:
+    """BLEU, chrF and TER on whole text, as sacrebleu has them, and the share of answers that are exactly right.
+
+    `tokenize="none"` scores text that is tokenised already, as it stands.
+    """
+    _check(answers, references)
+    streams = _streams(references)
+    found = {}
+    for name, metric in _metrics(tokenize).items():
+        result = metric.corpus_score(list(answers), streams)
+        found[name] = Score(float(result.score), str(metric.get_signature()))
+    return {**found, "exact": Score(100 * _right(answers, references), "percent of answers equal to a reference")}
+
+
+def bleu(answers: Sequence[str], references: References, *, tokenize: str = "13a") -> float:
+    """BLEU alone, for validation while training."""
+    _check(answers, references)
+    return float(_metrics(tokenize)["bleu"].corpus_score(list(answers), _streams(references)).score)
+
+
+def lexicon_scores(answers: Sequence[str], references: References) -> dict[str, Score]:
+    """Word error (no listed reference is met) and symbol error (edits to the nearest reference, over its length), in percent."""
+    _check(answers, references)
+    edits = symbols = 0
+    for answer, listed in zip(answers, references, strict=True):
+        said = answer.split()
+        distances = [(edit_distance(said, right.split()), len(right.split())) for right in listed]
+        nearest, length = min(distances, key=lambda pair: pair[0] / max(pair[1], 1))
+        edits += nearest
+        symbols += length
+    return {
+        "word_error": Score(100 * (1 - _right(answers, references)), "percent of words that meet no listed reference"),
+        "symbol_error": Score(100 * edits / max(symbols, 1), "edits per 100 symbols, to the nearest reference"),
+    }
+
+
+def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
+    """Fewest insertions, deletions and replacements that turn one into the other (Levenshtein 1966)."""
+    before = list(range(len(right) + 1))
+    for row, symbol in enumerate(left, start=1):
+        here = [row]
+        for column, other in enumerate(right, start=1):
+            here.append(min(before[column] + 1, here[-1] + 1, before[column - 1] + (symbol != other)))
+        before = here
+    return before[-1]
+
+
+def compare(
+    first: Sequence[str], second: Sequence[str], references: References, *, samples: int = 1000, tokenize: str = "13a"
+) -> dict[str, dict[str, float]]:
+    """Paired bootstrap (Koehn 2004): each score of both, and how likely their difference is chance."""
+    from sacrebleu.significance import PairedTest
+
+    _check(first, references)
+    _check(second, references)
+    test = PairedTest(
+        [("first", list(first)), ("second", list(second))],
+        _metrics(tokenize),
+        references=_streams(references),
+        test_type="bs",
+        n_samples=samples,
+    )
+    _, rows = test()
+    same = list(first) == list(second)  # sacrebleu counts only larger differences, and finds none among zeros
+    return {
+        name.lower(): {
+            "first": float(results[0].score),
+            "second": float(results[1].score),
+            "p": 1.0 if same else float(results[1].p_value),
+        }
+        for name, results in rows.items()
+        if name != "System"
+    }
+
+
+def _metrics(tokenize: str) -> dict[str, Any]:
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
+
+    return {"bleu": BLEU(tokenize=tokenize, force=tokenize == "none"), "chrf": CHRF(), "ter": TER()}
+
+
+def _streams(references: References) -> list[list[str | None]]:
+    """sacrebleu's form: the first reference of every answer, then the second, …, None where there are fewer."""
+    most = max(len(listed) for listed in references)
+    return [[listed[number] if number < len(listed) else None for listed in references] for number in range(most)]
+
+
+def _right(answers: Sequence[str], references: References) -> float:
+    return sum(answer in listed for answer, listed in zip(answers, references, strict=True)) / len(answers)
+
+
+def _check(answers: Sequence[str], references: References) -> None:
+    if not answers:
+        raise RegardError("there is nothing to score: the test set has no pairs")
+    if len(answers) != len(references):
+        raise RegardError(f"there are {len(answers)} answers but {len(references)} references; they must go in pairs")
+    for number, listed in enumerate(references, start=1):
+        if not listed:
+            raise RegardError(f"answer {number} has no reference to be compared with")

@@ -1,0 +1,70 @@
+"""How to learn: the [training] part of a recipe."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class TrainingConfig(BaseModel):
+    """A step is one update of the weights. Where a number switches something on, 0 leaves it off."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int = Field(10_000, ge=1, description="updates to make at most; schedules end here")
+    minutes: float | None = Field(None, gt=0, description="wall-clock budget: stop cleanly after this long")
+    batch_tokens: int = Field(4096, ge=1, description="target tokens in a batch, padding included")
+    accumulate: int = Field(1, ge=1, description="batches whose gradients are summed into one update")
+
+    learning_rate: float = Field(0.001, gt=0, description="highest rate; for noam the factor before the formula")
+    warmup: int = Field(1000, ge=0, description="steps of linear rise to the highest rate")
+    schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
+    optimiser: Literal["adam", "adamw"] = "adam"
+    betas: tuple[Share, Share] = Field((0.9, 0.98), description="memory of the gradient's mean and of its square")
+    epsilon: float = Field(1e-9, gt=0, description="added to the square root that divides the gradient's mean")
+    weight_decay: float = Field(0.0, ge=0, description="on matrices only: not on biases, norms or embeddings")
+    clip: float = Field(1.0, ge=0, description="longest gradient, by its norm; 0 lets any pass")
+    label_smoothing: Share = Field(0.1, description="share of the target's probability given to all tokens alike")
+    r_drop: float = Field(0.0, ge=0, description="weight of the divergence between two passes with different dropout")
+    ema: Share = Field(0.0, description="decay of the moving average of the weights, for example 0.999")
+
+    validate_every: int = Field(500, ge=0, description="steps between validations; 0 never validates")
+    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
+    keep: int = Field(2, ge=1, description="newest checkpoints kept whole, to resume from")
+    patience: int = Field(0, ge=0, description="stop after this many validations without a better one")
+    average: int = Field(1, ge=1, description="checkpoints averaged into the final weights")
+    average_of: Literal["last", "best"] = Field("last", description="those checkpoints, or the best validated")
+    record_every: int = Field(50, ge=1, description="steps between points of the learning curve")
+
+    seed: int = Field(1, ge=0, lt=2**32)
+    precision: Literal["float32", "bfloat16", "auto"] = Field("auto", description="auto: bfloat16 on GPUs that have it")
+    device: str = Field("auto", description='"cpu", "cuda", "cuda:1", "mps"; auto takes a GPU if there is one')
+    threads: int = Field(0, ge=0, description="CPU threads; 0 takes all")
+    tensorboard: bool = Field(False, description="write event files too; needs the extra regard[tensorboard]")
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.schedule in ("noam", "inverse_sqrt") and self.warmup == 0:
+            raise ValueError(
+                f'schedule="{self.schedule}" falls from the end of its warm-up, so warmup=0 leaves it undefined; '
+                'try warmup=1000, or schedule="cosine"'
+            )
+        if self.patience and not self.validate_every:
+            raise ValueError(
+                f"patience={self.patience} counts validations and validate_every=0 makes none; "
+                f"try validate_every={self.checkpoint_every}, or patience=0"
+            )
+        if self.average_of == "best" and not self.validate_every:
+            raise ValueError(
+                'average_of="best" ranks checkpoints by validation and validate_every=0 makes none; '
+                f'try validate_every={self.checkpoint_every}, or average_of="last"'
+            )
+        if self.average_of == "best" and self.checkpoint_every % max(self.validate_every, 1):
+            raise ValueError(
+                f'average_of="best" ranks every checkpoint by its validation, but validate_every={self.validate_every} '
+                f"skips some at checkpoint_every={self.checkpoint_every}; try checkpoint_every={self.validate_every}"
+            )
+        return self

@@ -1,0 +1,82 @@
+"""How far, how well, how fast, how long: a bar in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from regard.training.run import Run
+
+SPEED_STEPS = 50  # the speed shown is that of this many last steps
+
+
+class Progress:
+    """Watches from within its `with`. In a file or a pipe, one line every `every` seconds instead of a bar."""
+
+    def __init__(self, *, console: Console | None = None, every: float = 10.0) -> None:
+        self.console = console or Console(stderr=True)
+        self.every = every if not self.console.is_terminal else 0.25
+        self.bar = Bar(
+            TextColumn("step {task.completed:,}/{task.total:,}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[figures]}"),
+            console=self.console,
+            expand=True,
+            disable=not self.console.is_terminal,
+        )
+        self.line = self.bar.add_task("training", total=None, visible=False, figures="")
+        self.laps: deque[tuple[int, float]] = deque(maxlen=SPEED_STEPS)
+        self.first: tuple[int, float] | None = None
+        self.shown = -self.every
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def __call__(self, run: Run) -> None:
+        now = time.monotonic()
+        self.first = self.first or (run.step, now)
+        self.laps.append((run.tokens, run.learning_seconds))
+        if run.validated():
+            self._say(validation(run))
+        if now - self.shown < self.every and run.step < run.config.steps:
+            return
+        self.shown = now
+        pace = f"{self.speed():,.0f} tokens/s  rate {run.learning_rate:.2e}  {self.left(run, now)}"
+        figures = f"loss {float(run.loss):.3f}  {pace}"
+        self.bar.update(self.line, completed=run.step, total=run.config.steps, visible=True, figures=figures)
+        if not self.console.is_terminal:
+            self._say(f"step {run.step:,}/{run.config.steps:,}  {figures}")
+
+    def speed(self) -> float:
+        """Targets per second of learning, lately."""
+        tokens, seconds = (last - first for first, last in zip(self.laps[0], self.laps[-1], strict=True))
+        return tokens / seconds if seconds else 0.0
+
+    def left(self, run: Run, now: float) -> str:
+        """Time to the end at the pace of this sitting, validations included."""
+        first_step, first_time = self.first or (run.step, now)
+        if run.step == first_step:
+            return "…"
+        seconds = (run.config.steps - run.step) * (now - first_time) / (run.step - first_step)
+        if run.config.minutes is not None:
+            seconds = min(seconds, max(60 * run.config.minutes - run.seconds, 0.0))
+        hours, rest = divmod(round(seconds), 3600)
+        return (f"{hours}:" if hours else "") + f"{rest // 60:02d}:{rest % 60:02d} left"
+
+    def _say(self, line: str) -> None:
+        self.bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def validation(run: Run) -> str:
+    """The last validation as one line."""
+    scores = "  ".join(f"{name} {score:.4g}" for name, score in run.validations[-1].items() if name != "step")
+    return f"step {run.step:,}  validation  {scores}" + ("  (best so far)" if run.ranked()[0] == run.step else "")

@@ -1,0 +1,105 @@
+"""What a run was and what came of it: report.json."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from regard.training.run import Batch, Run, Task
+from regard.version import __version__
+
+PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "pyarrow", "pydantic", "sacrebleu")
+Shape = tuple[int, ...]
+
+
+def build(run: Run, *, task: str, kind: str, scores: Mapping[str, float], flops_per_target: float) -> dict[str, Any]:
+    """All of report.json. `tokens` are targets learned from; `tokens_per_second` leaves validation and saving out."""
+    return {
+        "task": task,
+        "kind": kind,
+        "parameters": sum(parameter.numel() for parameter in run.model.parameters()),
+        "steps": run.step,
+        "tokens": run.tokens,
+        "seconds": run.seconds,
+        "tokens_per_second": run.tokens / run.learning_seconds if run.learning_seconds else 0.0,
+        "flops": flops_per_target * run.tokens,
+        "scores": dict(scores),
+        "seed": run.config.seed,
+        "versions": versions(),
+        "ended": run.ending(),
+        "device": next(run.model.parameters()).device.type,
+        "threads": torch.get_num_threads(),
+        "history": run.history,
+        "validations": run.validations,
+    }
+
+
+def dump(report: Mapping[str, Any]) -> bytes:
+    """As JSON that any reader takes: what is no number is null."""
+    return json.dumps(_plain(report), indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+def versions() -> dict[str, str]:
+    installed = {name: metadata.version(name) for name in PACKAGES}
+    return {"regard": __version__, "python": platform.python_version(), **installed}
+
+
+def flops_per_target(model: nn.Module, task: Task, batches: Iterable[Batch]) -> float:
+    """Floating-point operations of learning from one target, forward and backward, measured on these batches.
+
+    Counted are matrix products, convolutions, attention and recurrent layers, a multiplication and an addition as two;
+    not what is done element by element, nor the optimiser. The model's gradients are lost, its weights stay.
+    """
+    targets = 0
+    counter = FlopCounterMode(display=False, custom_mapping=CPU_ONLY)
+    model.train()
+    with torch.random.fork_rng([]), counter:
+        for batch in batches:
+            task.loss(model, batch).backward()
+            targets += batch.targets
+    model.zero_grad()
+    return counter.get_total_flops() / targets
+
+
+def _attention(query: Shape, key: Shape, value: Shape, *_: object, **__: object) -> int:
+    """query (B, H, Q, D), key (B, H, K, D), value (B, H, K, Dv): the scores and the mixture."""
+    return 2 * math.prod(query[:3]) * key[2] * (query[3] + value[3])
+
+
+def _attention_backward(_: Shape, query: Shape, key: Shape, value: Shape, *__: object, **___: object) -> int:
+    """The scores once more, and four products for the gradients of weights, query, key and value."""
+    return 2 * math.prod(query[:3]) * key[2] * (3 * query[3] + 2 * value[3])
+
+
+def _recurrent(x: Shape, input_weight: Shape, hidden_weight: Shape, *_: object, **__: object) -> int:
+    """x (T, B, D), weights (gates · H, D) and (gates · H, H)."""
+    return 2 * math.prod(x[:-1]) * (math.prod(input_weight) + math.prod(hidden_weight))
+
+
+def _recurrent_backward(x: Shape, input_weight: Shape, hidden_weight: Shape, *_: object, **__: object) -> int:
+    return 2 * _recurrent(x, input_weight, hidden_weight)
+
+
+# kernels that torch has for CPUs alone and does not count by itself
+CPU_ONLY = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+    torch.ops.aten.mkldnn_rnn_layer: _recurrent,
+    torch.ops.aten.mkldnn_rnn_layer_backward: _recurrent_backward,
+}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

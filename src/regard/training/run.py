@@ -1,0 +1,114 @@
+"""A training run: its parts, its numbers, and when it ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import RegardError
+from regard.training.averaging import MovingAverage
+from regard.training.config import TrainingConfig
+
+
+class Batch(Protocol):
+    @property
+    def targets(self) -> int:
+        """How many tokens are to be predicted."""
+
+
+class Stream(Protocol):
+    """Batches without end, in an order that depends on nothing but a seed and the position."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Batches from the position on."""
+
+    def state(self) -> dict[str, int]:
+        """The position: after the last batch that was handed out."""
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Go on from a position."""
+
+
+class Task(Protocol):
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """The sum (not the mean) over the targets of the batch."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Which validation score says that one model is better than another."""
+
+    name: str = "loss"
+    higher: bool = False
+
+    def rank(self, scores: Mapping[str, float]) -> float:
+        """Lower is better; a score that is no number is worst."""
+        score = scores[self.name]
+        return math.inf if math.isnan(score) else -score if self.higher else score
+
+
+@dataclass
+class Run:
+    """Everything that changes while training. What a checkpoint holds is exactly this, and random state."""
+
+    model: nn.Module
+    optimiser: torch.optim.Optimizer
+    batches: Stream
+    config: TrainingConfig
+    objective: Objective = field(default_factory=Objective)
+    moving: MovingAverage | None = None
+    precision: torch.dtype = torch.float32  # of matrix products
+
+    step: int = 0
+    tokens: int = 0  # targets learned from
+    seconds: float = 0.0  # of wall clock, in this and earlier sittings
+    learning_seconds: float = 0.0  # of these, spent in updates
+    learning_rate: float = 0.0
+    loss: float | Tensor = math.nan  # of the last update, per target
+    recent: float | Tensor = 0.0  # sum of these losses since the last point of the curve
+    history: list[dict[str, float]] = field(default_factory=list)  # the points of the curve
+    validations: list[dict[str, float]] = field(default_factory=list)  # step, and the task's scores
+
+    def ranked(self) -> list[int]:
+        """The validated steps, best first; of equals the earlier."""
+        order = sorted(self.validations, key=lambda scores: (self.objective.rank(scores), scores["step"]))
+        return [int(scores["step"]) for scores in order]
+
+    def validated(self) -> bool:
+        """Whether this very step was validated."""
+        return bool(self.validations) and self.validations[-1]["step"] == self.step
+
+    def ending(self) -> str:
+        """Why the run is over; empty while it is not."""
+        if self.step >= self.config.steps:
+            return f"all {self.config.steps} steps are made"
+        if self.config.minutes is not None and self.seconds >= 60 * self.config.minutes:
+            return f"the {self.config.minutes:g} minutes are over"
+        if self.config.patience and self.validations:
+            best = self.ranked()[0]
+            waited = sum(scores["step"] > best for scores in self.validations)
+            if waited >= self.config.patience:
+                return f"validation was best at step {best} and not better in the {waited} after it"
+        return ""
+
+    def require_finite(self) -> None:
+        """Stop a run that has lost its way, before it overwrites what was good."""
+        if not math.isfinite(self.loss):
+            raise RegardError(
+                f"the loss is {float(self.loss)} at step {self.step}, and nothing can be learned from there; "
+                f"lower learning_rate={self.config.learning_rate:g} or raise warmup={self.config.warmup}, and go on"
+            )
+
+    def autocast(self) -> torch.autocast:
+        device = next(self.model.parameters()).device.type
+        return torch.autocast(device, torch.bfloat16, enabled=self.precision == torch.bfloat16)
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Within, the model holds the weights to judge and to keep: their moving average if there is one."""
+        return self.moving.applied(self.model) if self.moving else nullcontext()

@@ -1,0 +1,65 @@
+"""Learning rates: plain functions of the step, which counts updates from 1, so that nothing has to be stored.
+
+    noam          r · M^−½ · min(t^−½, t · w^−3/2)                        Vaswani 2017, equation 3, times r
+    inverse_sqrt  r · t/w                 until t = w, then r · √(w/t)
+    cosine        r · t/w                 until t = w, then r · (1 + cos π(t − w)/(T − w)) / 2
+    linear        r · t/w                 until t = w, then r · (T − t)/(T − w)
+    constant      r · t/w                 until t = w, then r
+
+t is the step, r `learning_rate`, w `warmup`, T `steps`, M the width of the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from regard.errors import RegardError
+from regard.training.config import TrainingConfig
+
+Schedule = Callable[[int], float]
+
+
+def noam(step: int, *, learning_rate: float, warmup: int, width: int) -> float:
+    return learning_rate * width**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+def inverse_sqrt(step: int, *, learning_rate: float, warmup: int) -> float:
+    return learning_rate * (step / warmup if step < warmup else math.sqrt(warmup / step))
+
+
+def cosine(step: int, *, learning_rate: float, warmup: int, steps: int) -> float:
+    if step < warmup:
+        return learning_rate * step / warmup
+    return learning_rate * (1 + math.cos(math.pi * _progress(step, warmup, steps))) / 2
+
+
+def linear(step: int, *, learning_rate: float, warmup: int, steps: int) -> float:
+    if step < warmup:
+        return learning_rate * step / warmup
+    return learning_rate * (1 - _progress(step, warmup, steps))
+
+
+def constant(step: int, *, learning_rate: float, warmup: int) -> float:
+    return learning_rate * (step / warmup if step < warmup else 1.0)
+
+
+def build(config: TrainingConfig, *, width: int | None = None) -> Schedule:
+    """The schedule a recipe asks for, as a function of the step alone. Only noam needs the width of the model."""
+    rate, warmup, steps = config.learning_rate, config.warmup, config.steps
+    if config.schedule == "noam":
+        if width is None:
+            raise RegardError('schedule="noam" scales with the width of the model, which has none; try "inverse_sqrt"')
+        return lambda step: noam(step, learning_rate=rate, warmup=warmup, width=width)
+    if config.schedule == "inverse_sqrt":
+        return lambda step: inverse_sqrt(step, learning_rate=rate, warmup=warmup)
+    if config.schedule == "cosine":
+        return lambda step: cosine(step, learning_rate=rate, warmup=warmup, steps=steps)
+    if config.schedule == "linear":
+        return lambda step: linear(step, learning_rate=rate, warmup=warmup, steps=steps)
+    return lambda step: constant(step, learning_rate=rate, warmup=warmup)
+
+
+def _progress(step: int, warmup: int, steps: int) -> float:
+    """How far the decay has come, from 0 at the end of the warm-up to 1 at the last step and after."""
+    return min((step - warmup) / max(steps - warmup, 1), 1.0)

@@ -1,0 +1,159 @@
+"""What watches the loop: each is called after every step, in the order of this file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from regard.errors import RegardError
+from regard.training.checkpoint import Checkpoints
+from regard.training.run import Run
+
+Validate = Callable[[nn.Module], Mapping[str, float]]
+
+
+def update_moving_average(run: Run) -> None:
+    if run.moving:
+        run.moving.update(run.model, run.step)
+
+
+def record(run: Run) -> None:
+    """A point of the learning curve, every `record_every` steps: the mean loss since the last one, rate and speed."""
+    run.recent = run.recent + run.loss
+    if run.step % run.config.record_every:
+        return
+    run.require_finite()
+    before = run.history[-1] if run.history else {"tokens": 0, "learning_seconds": 0.0}
+    seconds = run.learning_seconds - before["learning_seconds"]
+    run.history.append(
+        {
+            "step": run.step,
+            "loss": float(run.recent) / run.config.record_every,
+            "learning_rate": run.learning_rate,
+            "tokens": run.tokens,
+            "learning_seconds": run.learning_seconds,
+            "tokens_per_second": (run.tokens - before["tokens"]) / seconds if seconds else 0.0,
+        }
+    )
+    run.recent = 0.0
+
+
+class Validation:
+    """The task's scores on data not learned from, every `validate_every` steps.
+
+    Validating draws no random numbers from training, so that doing it more or less often trains the same model.
+    """
+
+    def __init__(self, validate: Validate) -> None:
+        self.validate = validate
+
+    def __call__(self, run: Run) -> None:
+        if not run.config.validate_every or run.step % run.config.validate_every:
+            return
+        device = next(run.model.parameters()).device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []), run.averaged():
+            scores = judge(run, self.validate)
+        if run.objective.name not in scores:
+            there = ", ".join(scores)
+            raise RegardError(f'there is no score "{run.objective.name}" to compare models by; there is {there}')
+        run.validations.append({"step": run.step, **scores})
+
+
+def judge(run: Run, validate: Validate) -> dict[str, float]:
+    """Scores of the model in evaluation mode, without gradients; it is left in training mode."""
+    run.model.eval()
+    with torch.no_grad(), run.autocast():
+        scores = {name: float(score) for name, score in validate(run.model).items()}
+    run.model.train()
+    return scores
+
+
+class Saving:
+    """A checkpoint every `checkpoint_every` steps, and whenever validation was never better."""
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self.checkpoints = checkpoints
+
+    def __call__(self, run: Run) -> None:
+        best = run.validated() and run.ranked()[0] == run.step
+        if best or run.step % run.config.checkpoint_every == 0:
+            self.checkpoints.save(run)
+
+
+class TensorBoard:
+    """The curve and the validations as TensorBoard's event files."""
+
+    def __init__(self, directory: Path, *, step: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise RegardError(
+                'tensorboard=true needs a package that is missing: pip install "regard[tensorboard]", or set false'
+            ) from error
+        self.writer = SummaryWriter(str(directory), purge_step=step + 1)
+
+    def __call__(self, run: Run) -> None:
+        if run.history and run.history[-1]["step"] == run.step:
+            for name in ("loss", "tokens_per_second", "learning_rate"):
+                self.writer.add_scalar(f"train/{name}", run.history[-1][name], run.step)
+        if run.validated():
+            for name, score in run.validations[-1].items():
+                if name != "step":
+                    self.writer.add_scalar(f"valid/{name}", score, run.step)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.writer.close()
+
+
+class Interrupted(KeyboardInterrupt):
+    """The run was asked to stop, and everything is saved; the message says how to go on."""
+
+
+class Interruption:
+    """Ctrl-C, and the polite signal that ends a process: the step is finished, a checkpoint saved, the run left.
+
+    Within its `with`. A second signal acts as it did before: at once. Outside the main thread, where Python delivers no
+    signals, nothing happens.
+    """
+
+    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self.checkpoints = checkpoints
+        self.asked = False
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self.before = {number: signal.signal(number, self._ask) for number in self.SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def __call__(self, run: Run) -> None:
+        if not self.asked:
+            return
+        if self.checkpoints.newest != run.step:
+            self.checkpoints.save(run)
+        raise Interrupted(
+            f"stopped at step {run.step} of {run.config.steps}; all is saved in {self.checkpoints.directory.parent}, "
+            "and the same command goes on from there"
+        )
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature is Python's
+        self.asked = True
+        self.__exit__()
+        os.write(2, b"\nfinishing this step and saving; once more to stop at once\n")

@@ -1,0 +1,60 @@
+"""The vocabulary loss against torch's cross-entropy."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.testing import assert_close
+
+from regard.tasks import vocabulary_loss as subject
+from regard.tasks.vocabulary_loss import divergence, vocabulary_loss
+
+
+def problem(bias: bool = True) -> tuple[torch.Tensor, nn.Linear, torch.Tensor]:
+    torch.manual_seed(0)
+    return torch.randn(29, 7, requires_grad=True), nn.Linear(7, 13, bias=bias), torch.randint(0, 13, (29,))
+
+
+@pytest.mark.parametrize("rows", [5, 29, 100])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("bias", [True, False])
+def test_loss_and_gradients_equal_torch(rows: int, smoothing: float, bias: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(subject, "ROWS", rows)
+    hidden, output, target = problem(bias)
+    inputs = [hidden, *output.parameters()]
+    expected = F.cross_entropy(output(hidden), target, label_smoothing=smoothing, reduction="none")
+    total, each = vocabulary_loss(hidden, output, target, smoothing=smoothing)
+    assert_close(total, expected.sum())
+    assert_close(each, expected.detach())
+    found = torch.autograd.grad(3 * total, inputs)
+    for mine, theirs in zip(found, torch.autograd.grad(3 * expected.sum(), inputs), strict=True):
+        assert_close(mine, theirs)
+
+
+def test_a_hopeless_target_has_a_finite_loss():
+    output = nn.Linear(1, 2, bias=False)
+    with torch.no_grad():
+        output.weight.copy_(torch.tensor([[500.0], [-500.0]]))
+    total, _ = vocabulary_loss(torch.ones(1, 1), output, torch.tensor([1]))
+    assert_close(total, torch.tensor(1000.0))
+
+
+def test_no_gradient_is_prepared_where_none_is_wanted():
+    hidden, output, target = problem()
+    with torch.no_grad():
+        total, _ = vocabulary_loss(hidden, output, target)
+    assert not total.requires_grad
+    assert_close(total, F.cross_entropy(output(hidden), target, reduction="sum").detach())
+
+
+def test_divergence_is_the_symmetric_one_of_torch(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(subject, "ROWS", 10)
+    hidden, output, _ = problem()
+    other = torch.randn_like(hidden, requires_grad=True)
+    p, q = output(hidden).log_softmax(-1), output(other).log_softmax(-1)
+    both = F.kl_div(p, q, log_target=True, reduction="sum") + F.kl_div(q, p, log_target=True, reduction="sum")
+    found = divergence(hidden, other, output)
+    assert_close(found, both / 2)
+    inputs = [hidden, other, output.weight]
+    for mine, theirs in zip(torch.autograd.grad(found, inputs), torch.autograd.grad(both / 2, inputs), strict=True):
+        assert_close(mine, theirs, atol=1e-5, rtol=1e-4)

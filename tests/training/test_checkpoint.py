@@ -1,0 +1,289 @@
+import errno
+import json
+import random
+import re
+import resource
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import safetensors.torch
+import torch
+from toy_run import Following, Predictor, toy, validate
+from torch import nn
+
+import regard.training
+from regard.errors import RegardError
+from regard.training import durable, randomness, watchers
+from regard.training.checkpoint import STATE, TRAINING, WEIGHTS, Checkpoints, load_weights, to_bytes, weights_of
+from regard.training.loop import fit
+from regard.training.schedule import inverse_sqrt
+
+
+def rate(step):
+    return inverse_sqrt(step, learning_rate=0.03, warmup=7)
+
+
+def train(directory, *extra, **changes):
+    """Fit the toy with its checkpoints, from where they are; `extra` are more watchers."""
+    run, checkpoints = toy(**changes), Checkpoints(directory)
+    randomness.seed(run.config.seed)
+    checkpoints.resume(run)
+    usual = [
+        watchers.update_moving_average,
+        watchers.record,
+        watchers.Validation(validate),
+        watchers.Saving(checkpoints),
+    ]
+    fit(run, Following(), schedule=rate, watchers=[*extra, *usual])
+    if checkpoints.newest != run.step:
+        checkpoints.save(run)
+    return run, checkpoints
+
+
+def everything(run):
+    """All that must be equal, as bytes and numbers."""
+    tensors, numbers = randomness.capture()
+    moments = {
+        f"{index}/{name}": tensor
+        for index, state in run.optimiser.state_dict()["state"].items()
+        for name, tensor in state.items()
+    }
+    shadow = run.moving.weights if run.moving else {}
+    losses = [(point["step"], point["loss"]) for point in run.history]
+    files = [to_bytes(each) for each in (weights_of(run.model), moments, shadow, tensors)]
+    return files, numbers, run.batches.state(), run.validations, losses, run.tokens
+
+
+class Killed(BaseException):
+    pass
+
+
+def dies_at(step):
+    def watch(run):
+        if run.step == step:
+            raise Killed
+
+    return watch
+
+
+@pytest.fixture
+def unsynced(monkeypatch):
+    """Leave out the waiting for the disk, which only a power cut could tell."""
+    monkeypatch.setattr(durable.os, "fsync", lambda _: None)
+
+
+@pytest.mark.usefixtures("unsynced")
+@pytest.mark.parametrize("changes", [{}, {"ema": 0.9}, {"average_of": "best"}, {"checkpoint_every": 4, "validate_every": 3}])
+def test_interrupted_at_every_step_a_run_ends_the_same(tmp_path, changes):
+    whole, checkpoints = train(tmp_path / "whole", steps=17, **changes)
+    expected, final = everything(whole), to_bytes(checkpoints.final_weights(whole))
+    for step in range(1, 18):
+        with pytest.raises(Killed):
+            train(tmp_path / str(step), dies_at(step), steps=17, **changes)
+        random.random(), np.random.random(), torch.rand(7)
+        resumed, checkpoints = train(tmp_path / str(step), steps=17, **changes)
+        assert everything(resumed) == expected
+        assert to_bytes(checkpoints.final_weights(resumed)) == final
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_a_checkpoint_in_between_changes_nothing(tmp_path):
+    """As after Ctrl-C: at step 13, where none was due."""
+    whole, checkpoints = train(tmp_path / "whole")
+    expected = to_bytes(checkpoints.final_weights(whole))
+
+    def save_and_leave(run):
+        if run.step == 13:
+            Checkpoints(tmp_path / "other").save(run)
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(tmp_path / "other", save_and_leave)
+    assert 13 in Checkpoints(tmp_path / "other").steps()
+    resumed, checkpoints = train(tmp_path / "other")
+    assert everything(resumed) == everything(whole)
+    assert to_bytes(checkpoints.final_weights(resumed)) == expected
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.mark.usefixtures("unsynced")
+@pytest.mark.parametrize("name", [WEIGHTS, TRAINING, STATE])
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, Path.unlink, lambda path: path.write_bytes(b"")])
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(tmp_path, name, damage):
+    whole, checkpoints = train(tmp_path, steps=20)
+    expected = to_bytes(checkpoints.final_weights(whole))
+    damage(tmp_path / "step-00000020" / name)
+    with pytest.warns(UserWarning, match=rf"step-00000020 is damaged \({name}"):
+        resumed, checkpoints = train(tmp_path, steps=20)
+    assert everything(resumed) == everything(whole)
+    assert to_bytes(checkpoints.final_weights(resumed)) == expected
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_with_nothing_but_damage_a_run_begins_again(tmp_path):
+    whole, _ = train(tmp_path, steps=10)
+    for path in tmp_path.glob("*/" + STATE):
+        path.write_text("{}")
+    with pytest.warns(UserWarning, match="is damaged") as warned:
+        resumed, _ = train(tmp_path, steps=10)
+    assert len(warned) == 2
+    assert everything(resumed) == everything(whole)
+
+
+def test_a_full_disk_is_said_and_the_last_checkpoint_stays(tmp_path, monkeypatch):
+    """The disk is full when the third checkpoint is half written."""
+    whole, _ = train(tmp_path / "whole", steps=20)
+
+    def fill(run):
+        if run.step == 15:
+            monkeypatch.setattr(durable.os, "fsync", full)
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(RegardError, match="step-00000015: the disk is full") as caught:
+        train(tmp_path / "other", fill, steps=20)
+    assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in (tmp_path / "other").iterdir()) == ["step-00000005", "step-00000010"]
+    monkeypatch.undo()
+    resumed, _ = train(tmp_path / "other", steps=20)
+    assert everything(resumed) == everything(whole)
+
+
+def test_a_write_that_the_system_cuts_short_is_said(tmp_path):
+    """A real refusal in the middle of a file: none may grow beyond 2 000 bytes."""
+    run, checkpoints = train(tmp_path, steps=5)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    run.step = 6
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
+        with pytest.raises(RegardError, match="step-00000006: File too large"):
+            checkpoints.save(run)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_the_newest_are_whole_and_older_ones_keep_what_is_averaged(tmp_path):
+    train(tmp_path, steps=40, keep=2, average=4, validate_every=0)
+    held = {path.name: sorted(file.name for file in path.iterdir()) for path in tmp_path.iterdir()}
+    thin, whole = [STATE, WEIGHTS], [STATE, TRAINING, WEIGHTS]
+    assert held == {"step-00000025": thin, "step-00000030": thin, "step-00000035": whole, "step-00000040": whole}
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_the_best_is_kept_however_old(tmp_path):
+    run, checkpoints = train(tmp_path, steps=10, keep=1, average=1)
+    run.validations[-1]["loss"] = -1.0
+    for run.step in (15, 20, 25):
+        run.validations.append({"step": run.step, "loss": 3.0})
+        checkpoints.save(run)
+    assert checkpoints.steps() == [10, 25]
+    checkpoints.finish(run)
+    assert checkpoints.steps() == [10, 25]
+
+
+@pytest.mark.usefixtures("unsynced")
+@pytest.mark.parametrize(("which", "members"), [("last", [15, 20, 25]), ("best", [5, 10, 25])])
+def test_final_weights_are_the_mean_of_numpy(tmp_path, which, members):
+    losses = iter([0.2, 0.1, 0.5, 0.4, 0.3])
+
+    def invent(run):
+        """Scores whose best three are at steps 5, 10 and 25."""
+        if run.step % 5 == 0:
+            run.validations.append({"step": run.step, "loss": next(losses)})
+
+    run, checkpoints = toy(steps=25, average=3, average_of=which, keep=1), Checkpoints(tmp_path)
+    copies = {}
+
+    def copy(run):
+        if run.step % 5 == 0:
+            copies[run.step] = {name: weights.numpy().copy() for name, weights in weights_of(run.model).items()}
+
+    fit(run, Following(), schedule=rate, watchers=[invent, copy, watchers.Saving(checkpoints)])
+    assert checkpoints.members(run) == members
+    for name, weights in checkpoints.final_weights(run).items():
+        expected = np.mean([copies[step][name] for step in members], axis=0, dtype=np.float64).astype(np.float32)
+        np.testing.assert_array_equal(weights.numpy(), expected)
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_an_average_leaves_out_what_is_damaged(tmp_path):
+    run, checkpoints = train(tmp_path, steps=15)
+    truncate(tmp_path / "step-00000005" / WEIGHTS)
+    with pytest.warns(UserWarning, match="step-00000005 is damaged .* averaging without it"):
+        found = checkpoints.final_weights(run)
+    two = [safetensors.numpy.load_file(tmp_path / f"step-{step:08d}" / WEIGHTS) for step in (10, 15)]
+    for name, weights in found.items():
+        expected = np.mean([each[name] for each in two], axis=0, dtype=np.float64).astype(np.float32)
+        np.testing.assert_array_equal(weights.numpy(), expected)
+
+
+def test_with_a_moving_average_it_is_what_a_checkpoint_offers(tmp_path):
+    run, _ = train(tmp_path, steps=5, ema=0.9)
+    saved = safetensors.torch.load_file(tmp_path / "step-00000005" / WEIGHTS)
+    own = safetensors.torch.load_file(tmp_path / "step-00000005" / TRAINING)
+    for name, weights in weights_of(run.model).items():
+        assert torch.equal(saved[name], run.moving.weights[name])
+        assert torch.equal(own[f"model/{name}"], weights)
+        assert not torch.equal(saved[name], weights)
+
+
+def test_shared_weights_are_written_once_and_shared_again():
+    model, other = Predictor(), Predictor()
+    nn.init.normal_(model.embed.weight)
+    assert "output.weight" not in weights_of(model)
+    load_weights(other, safetensors.torch.load(to_bytes(weights_of(model))), origin=Path("here"))
+    assert torch.equal(other.output.weight, model.embed.weight)
+    assert other.output.weight is other.embed.weight
+
+
+def test_weights_of_another_model_are_refused_by_name(tmp_path):
+    train(tmp_path, steps=5)
+    run = toy(steps=5)
+    run.model.hidden = nn.Linear(7, 11)
+    with pytest.raises(RegardError, match=r"step-00000005 does not fit the model: hidden.bias is \(7,\) there and \(11,\)"):
+        Checkpoints(tmp_path).resume(run)
+
+
+def test_a_loss_that_is_no_number_is_never_saved(tmp_path):
+    run = toy()
+    run.step, run.loss = 5, torch.tensor(float("nan"))
+    with pytest.raises(RegardError, match="the loss is nan at step 5"):
+        Checkpoints(tmp_path).save(run)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_in_a_checkpoint_or_in_the_code_is_pickle(tmp_path):
+    train(tmp_path, steps=5)
+    for path in (tmp_path / "step-00000005").iterdir():
+        if path.suffix == ".json":
+            json.loads(path.read_text())
+        else:
+            safetensors.numpy.load_file(path)
+    sources = list(Path(regard.training.__file__).parent.glob("*.py"))
+    assert len(sources) > 10
+    for source in sources:
+        assert not re.search(r"pickle|torch\.(load|save)\b|shelve|marshal", source.read_text()), source
+
+
+def test_what_a_kill_left_half_written_is_ignored_and_removed(tmp_path):
+    train(tmp_path, steps=5)
+    shutil.copytree(tmp_path / "step-00000005", tmp_path / f"step-00000006{durable.PARTIAL}")
+    run = toy(steps=5)
+    assert Checkpoints(tmp_path).resume(run)
+    assert run.step == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000005"]
