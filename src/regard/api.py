@@ -11,12 +11,15 @@ from typing import Any, overload
 import safetensors.torch
 import torch
 from rich.console import Console
+from safetensors import SafetensorError
 from torch import nn
 
 from regard import models, recipes
-from regard.data.batches import Batches
-from regard.data.corpus import Corpus
-from regard.data.examples import open_examples, open_splits, references
+from regard.data.batches import Batches, evaluation_batches
+from regard.data.corpus import Corpus, prepare
+from regard.data.dropout import Dropout
+from regard.data.examples import Examples, open_examples, open_splits, references
+from regard.data.special import EOS, NAMES
 from regard.data.tokenizers import Tokenizers
 from regard.decoding import DecodingConfig
 from regard.errors import RegardError
@@ -24,44 +27,54 @@ from regard.recipes import Recipe
 from regard.tasks import scores as scoring
 from regard.tasks.scores import Score
 from regard.tasks.translate import Answer, Translate
-from regard.training import machine
+from regard.training import durable, machine
+from regard.training.checkpoint import load_weights
 from regard.training.run import Objective
 from regard.training.train import train as train_in
 
+# what may change when a run is gone on with: how long it goes on, and on what
+CHANGEABLE = ("training.steps", "training.minutes", "training.patience", "training.threads", "training.device")
 CHUNK = 1024  # lines answered together: enough to batch by length, few enough to begin printing soon
 
 
 def train(
     recipe: str | Path | Recipe, *, out: str | Path | None = None, changes: Iterable[str] = (), show: bool = False
 ) -> Model:
-    """Train what a recipe says, in the directory `out` (runs/NAME unless given); one that exists is gone on with."""
+    """Train what a recipe says, in the directory `out` (runs/NAME unless given); one that exists is gone on with.
+
+    `changes` are "key=value" as on the command line; `show` reports progress on standard error.
+    """
     chosen = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes)
     name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
     path = Path(out) if out is not None else Path("runs") / name
-    chosen = _settle(path, chosen)
+    _settle(path, chosen)
     console = Console(stderr=True, quiet=not show)
+    device = machine.prepare(chosen.training)
     splits = open_splits(chosen.data, seed=chosen.training.seed)
     tokenizers = _tokenizers(path, chosen, splits.train, console)
-    corpora = {}
-    for part, examples in (("train", splits.train), ("valid", splits.valid)):
-        with console.status(f"reading the {part} pairs"):
-            corpora[part] = Corpus.build(examples, tokenizers, path / "corpus", filters=chosen.data.filters, keep_text=bool(chosen.tokenizer.dropout))
-        console.print(f"{part}: {corpora[part].report}", highlight=False)
+    train_corpus = _corpus("train", splits.train, tokenizers, path, chosen, console)
+    valid_corpus = _corpus("valid", splits.valid, tokenizers, path, chosen, console)
     torch.manual_seed(chosen.training.seed)
     module = _module(chosen, tokenizers)
     task = _task(chosen, tokenizers)
-    judged = Model(path, chosen, module, task, {})
+    console.print(f"model: {chosen.kind}, {sum(p.numel() for p in module.parameters()):,} parameters", highlight=False)
+    batches = Batches(
+        train_corpus,
+        batch_tokens=chosen.training.batch_tokens,
+        seed=chosen.training.seed,
+        dropout=_dropout(chosen, tokenizers),
+    )
     report = train_in(
         module,
         task,
-        Batches(corpora["train"], batch_tokens=chosen.training.batch_tokens, seed=chosen.training.seed),
+        batches,
         config=chosen.training,
         directory=path,
-        names={"task": chosen.task, "kind": chosen.model.kind},  # type: ignore[attr-defined]
+        names={"task": chosen.task, "kind": chosen.kind},
         width=getattr(chosen.model, "width", None),
         objective=Objective("word_error") if task.lexicon else Objective("bleu", higher=True),
-        validate=Validator(judged, splits.valid, corpora["valid"]),
-        score=judged.final_scores,
+        validate=Validator(task, splits.valid, valid_corpus, batch_tokens=chosen.training.batch_tokens, device=device),
+        score=lambda trained: _final_scores(Model(path, chosen, trained, task, {})),
         console=console,
     )
     return Model(path, chosen, module, task, report)
@@ -75,7 +88,7 @@ def load(path: str | Path) -> Model:
     recipe = recipes.load(path / "recipe.toml")
     tokenizers = Tokenizers.load(path)
     module = _module(recipe, tokenizers)
-    load_weights(module, path / "weights.safetensors")
+    load_weights(module, _read_weights(path / "weights.safetensors"), origin=path)
     report = json.loads((path / "report.json").read_text("utf-8")) if (path / "report.json").is_file() else {}
     return Model(path, recipe, module.eval(), _task(recipe, tokenizers), report)
 
@@ -146,10 +159,18 @@ class Model:
         return references(open_splits(config, seed=self.recipe.training.seed).valid)
 
     def alignment(self, text: str, answer: Answer) -> tuple[list[str], list[str], torch.Tensor]:
-        """Source pieces, answer pieces, and how much each of these looked at each of those: (T, S)."""
+        """Source pieces and their end, answer pieces, and how much each of these looked at each of those: (T, S + 1)."""
         tokenizers = self.task.tokenizers
         weights = self.task.alignment(self.module, text, answer.tokens)
-        return tokenizers.source.tokens(text), tokenizers.target.pieces(list(answer.tokens)), weights
+        return [*tokenizers.source.tokens(text), NAMES[EOS]], tokenizers.target.pieces(list(answer.tokens)), weights
+
+    def word_alignment(self, text: str, answer: Answer) -> list[tuple[int, int]]:
+        """For each word of the answer, the source word it looked at most: (source, target) by number, from 0."""
+        return self.task.word_alignment(self.module, text, answer)
+
+    def pieces(self, answer: Answer) -> list[str]:
+        """The tokens of an answer, for display."""
+        return self.task.tokenizers.target.pieces(list(answer.tokens))
 
     def _answer_all(self, wanted: Mapping[str, list[str]], decoding: DecodingConfig | None) -> tuple[list[str], list[list[str]]]:
         found = self.answers(list(wanted), decoding=decoding)
@@ -161,17 +182,17 @@ class Validator:
 
     MOST = 1000  # sources answered: enough to rank checkpoints by
 
-    def __init__(self, task: Translate, examples: Examples, batches: Sequence[Batch]) -> None:
+    def __init__(self, task: Translate, examples: Examples, corpus: Corpus, *, batch_tokens: int, device: torch.device) -> None:
         self.task = task
-        self.batches = batches
+        self.plain = Translate(task.tokenizers)
+        self.batches = [batch.to(device) for batch in evaluation_batches(corpus, batch_tokens=batch_tokens)]
         self.wanted = dict(islice(references(examples).items(), self.MOST))
-        longest = max(int(batch.target.shape[1]) for batch in batches)
+        longest = int(corpus.target.lengths.max()) + 1
         self.decoding = DecodingConfig(beam=1, max_length=longest + longest // 2)
 
     def __call__(self, module: nn.Module) -> dict[str, float]:
-        plain = Translate(self.task.tokenizers)
         targets = sum(batch.targets for batch in self.batches)
-        loss = sum(float(plain.loss(module, batch)) for batch in self.batches) / targets
+        loss = sum(float(self.plain.loss(module, batch)) for batch in self.batches) / targets
         found = self.task.answer(module, list(self.wanted), decoding=self.decoding)
         score = self.task.validation_score([each[0].text for each in found], list(self.wanted.values()))
         return {"loss": loss, **score}
@@ -182,7 +203,7 @@ def _settle(path: Path, recipe: Recipe) -> Recipe:
     stored = path / "recipe.toml"
     if stored.exists():
         before = recipes.load(stored)
-        changed = recipes.differences(before, recipe, except_for=("training.steps", "training.minutes", "training.patience"))
+        changed = recipes.differences(before, recipe, except_for=CHANGEABLE)
         if changed:
             raise RegardError(
                 f"{path} was trained with another recipe ({'; '.join(changed)}); choose another directory with -o, or undo the change"
@@ -202,6 +223,38 @@ def _tokenizers(path: Path, recipe: Recipe, examples: Examples, console: Console
         tokenizers = Tokenizers.train(examples, recipe.tokenizer)
         tokenizers.save(path)
     return tokenizers
+
+
+def _corpus(
+    name: str, examples: Examples, tokenizers: Tokenizers, path: Path, recipe: Recipe, console: Console
+) -> Corpus:
+    with console.status(f"reading the {name} pairs") as status:
+        corpus = prepare(
+            examples,
+            tokenizers,
+            folder=path / "corpus",
+            name=name,
+            filters=recipe.data.filters,
+            progress=lambda pairs: status.update(f"reading the {name} pairs: {pairs:,}"),
+        )
+    console.print(f"{name}: {corpus.report}", highlight=False)
+    return corpus
+
+
+def _read_weights(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return safetensors.torch.load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise RegardError(f"{path} is damaged ({error}); copy the model directory again, or train it anew") from None
+
+
+def _dropout(recipe: Recipe, tokenizers: Tokenizers) -> Dropout | None:
+    rate = recipe.tokenizer.dropout
+    return Dropout(tokenizers, rate=rate, seed=recipe.training.seed, longest=recipe.data.max_length) if rate else None
+
+
+def _final_scores(model: Model) -> dict[str, float]:
+    return {name: score.value for name, score in model.evaluate().items()}
 
 
 def _module(recipe: Recipe, tokenizers: Tokenizers) -> nn.Module:

@@ -6,15 +6,12 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from regard.errors import RegardError
 from regard.version import __version__
-
-if TYPE_CHECKING:
-    from regard.api import Model
 
 app = typer.Typer(
     name="regard",
@@ -59,12 +56,11 @@ def _options(version: Annotated[bool, typer.Option("--version", help="print the 
 def demo(
     words: Annotated[list[str] | None, typer.Argument(help="words to pronounce afterwards")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="the model directory")] = Path("runs/demo"),
-    minutes: Annotated[float, typer.Option(min=0.05, help="how long to train")] = 3.0,
 ) -> None:
     """Train spelling → pronunciation in about three minutes, score it, show what it looks at."""
     from regard.demo import run as run_demo
 
-    run_demo(words or [], out=out, minutes=minutes)
+    run_demo(words or [], out=out)
 
 
 @app.command()
@@ -94,18 +90,21 @@ def run(
     seed: Annotated[int | None, typer.Option(help="of sampling")] = None,
     prefix: Annotated[str | None, typer.Option(help="how every answer must begin")] = None,
     alignment: Annotated[bool, typer.Option(help="word alignments as source-target pairs, after a tab")] = False,
-    set_: Changes = None,
+    max_length: Annotated[int | None, typer.Option(min=1, help="the longest answer, in tokens")] = None,
+    no_repeat_ngram: Annotated[int | None, typer.Option(min=0, help="no sequence of so many tokens occurs twice")] = None,
+    replace_unknown: Annotated[bool, typer.Option(help="copy the source word looked at in place of <unk>")] = False,
     as_json: Json = False,
 ) -> None:
     """Answer texts: one line in, one line out, in order."""
     from regard.api import load
 
     loaded = load(model)
-    options = {"beam": beam, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    given = {name: value for name, value in options.items() if value is not None}
-    if sample:
-        given["sample"] = True
-    decoding = loaded.decoding(n_best=n_best, changes=set_ or [], **given)
+    options = {"beam": beam, "n_best": n_best, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    options |= {"max_length": max_length, "no_repeat_ngram": no_repeat_ngram}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given |= {"sample": True} if sample else {}
+    given |= {"replace_unknown": True} if replace_unknown else {}
+    decoding = loaded.decoding(given)
     for line, answers in loaded.stream(text if text else _lines(), decoding=decoding, prefix=prefix):
         pairs = loaded.word_alignment(line, answers[0]) if alignment else None
         if as_json:
@@ -136,16 +135,16 @@ def evaluate(
         raise RegardError("--source and --target go together: two files with as many lines")
     entry: Any = {"source": source, "target": target} if source else data
     loaded = load(model)
-    given = {} if beam is None else {"beam": beam}
+    decoding = None if beam is None else loaded.decoding({"beam": beam})
     if against is not None:
-        result = loaded.compare(load(against), entry, tokenize="none" if tokenized else "13a", **given)
+        result = loaded.compare(load(against), entry, tokenize="none" if tokenized else "13a", decoding=decoding)
         if as_json:
             print(json.dumps(result, indent=2))
             return
         for name, row in result.items():
             print(f"{name:14} {row['first']:8.2f} {row['second']:8.2f}   p = {row['p']:.4f}")
         return
-    scores = loaded.evaluate(entry, tokenize="none" if tokenized else "13a", **given)
+    scores = loaded.evaluate(entry, tokenize="none" if tokenized else "13a", decoding=decoding)
     if as_json:
         print(json.dumps({name: {"value": s.value, "signature": s.signature} for name, s in scores.items()}, indent=2))
         return

@@ -14,5 +14,5 @@ class RegardError(ValueError):
 def unknown_name(what: str, name: str, known: Iterable[str]) -> RegardError:
     """The error for a name that is not among those known, with the nearest that is."""
     names = list(known)
-    (nearest,) = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+    (nearest,) = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.0)
     return RegardError(f"{what} {name!r} is unknown; did you mean {nearest!r}? There are {', '.join(names)}")

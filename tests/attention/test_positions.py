@@ -322,5 +322,5 @@ def test_shaw_refuses_to_clip_at_nothing():
     ("wrong", "meant"), [("rotery", "rotary"), ("sinusoid", "sinusoidal"), ("ALIBI", "alibi"), ("lerned", "learned")]
 )
 def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, meant: str):
-    with pytest.raises(RegardError, match=f'position="{wrong}" is unknown; did you mean "{meant}"'):
+    with pytest.raises(RegardError, match=f"position '{wrong}' is unknown; did you mean '{meant}'"):
         build(wrong, width=22, heads=2)

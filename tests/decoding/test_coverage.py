@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -10,18 +12,17 @@ from regard.layers.embedding import EOS
 
 
 def test_coverage_is_wus_penalty_worked_out_by_hand():
-    class Record(dict):
-        pass
-
-    record = Record(
-        look=torch.tensor([[[[0.5, 0.25, 0.25]], [[0.5, 0.75, 0.25]]], [[[0.0, 1.0, 9.0]], [[0.5, 0.5, 9.0]]]])
-    )
+    looks = [[[[0.5, 0.25, 0.25]], [[0.5, 0.75, 0.25]]], [[[0.0, 1.0, 9.0]], [[0.5, 0.5, 9.0]]]]  # (2, 2 heads, 1, 3)
+    record = {"look": torch.tensor(looks)}
     coverage = Coverage(record, alignment="look", lengths=torch.tensor([3, 2]), penalty=0.5)
     coverage.look()
-    expected = torch.stack(
-        [0.5 * torch.tensor([0.5, 0.5, 0.25]).log().sum(), 0.5 * torch.tensor([0.25, 0.75]).log().sum()]
-    )
-    torch.testing.assert_close(coverage.penalties(), expected)
+    expected = [math.log(0.5 * 0.5 * 0.25) / 2, math.log(0.25 * 0.75) / 2]
+    assert coverage.penalties().tolist() == pytest.approx(expected)
+    record["look"] = torch.full((2, 2, 1, 3), 0.5)
+    coverage.look()
+    coverage.reorder(torch.tensor([1, 0, 1]))
+    expected = [math.log(0.75) / 2, math.log(0.75) / 2, math.log(0.75) / 2]
+    assert coverage.penalties().tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])

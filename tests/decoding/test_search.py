@@ -70,9 +70,8 @@ def test_answers_are_neither_too_short_nor_too_long_and_hold_only_words(way, see
         for hypothesis in answers:
             assert shortest <= len(hypothesis.tokens) <= longest
             assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
-            assert len(hypothesis.logprobs) - len(hypothesis.tokens) == (len(hypothesis.logprobs) < longest) or (
-                len(hypothesis.logprobs) == longest
-            )
+            ended = len(hypothesis.logprobs) == len(hypothesis.tokens) + 1
+            assert ended or len(hypothesis.logprobs) == len(hypothesis.tokens) == longest
 
 
 @ways
@@ -135,3 +134,13 @@ def test_coverage_without_attention_is_refused(table):
 
 def test_an_empty_batch_has_no_answers(attentive):
     assert search(attentive(0, 13), torch.empty(0, 5, dtype=torch.int64), config=DecodingConfig()) == []
+
+
+def test_logits_that_a_model_keeps_are_left_alone(table):
+    model = table(0, vocabulary=7)
+    kept = model.table[0, 0, 0].clone()
+    before = kept.clone()
+    for again in (lambda rows: kept.expand(rows, -1), lambda _: kept.unsqueeze(0)):
+        model.step = lambda token, state, again=again: (again(len(token)), state)
+        search(model, torch.tensor([[0]]), config=DecodingConfig(beam=1, min_length=2, max_length=5))
+        assert torch.equal(kept, before)

@@ -70,7 +70,7 @@ def test_bias_can_be_left_out() -> None:
 
 def test_an_unknown_activation_names_the_nearest() -> None:
     wrong: Any = "swiglue"
-    with pytest.raises(RegardError, match="activation='swiglue' is unknown; did you mean 'swiglu'"):
+    with pytest.raises(RegardError, match="activation 'swiglue' is unknown; did you mean 'swiglu'"):
         FeedForward(3, hidden=5, activation=wrong)
 
 

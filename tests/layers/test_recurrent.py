@@ -257,7 +257,7 @@ def test_gates_are_values_of_their_own() -> None:
 
 def test_an_unknown_cell_names_the_nearest() -> None:
     wrong: Any = "ltsm"
-    with pytest.raises(RegardError, match="cell='ltsm' is unknown; did you mean 'lstm'"):
+    with pytest.raises(RegardError, match="cell 'ltsm' is unknown; did you mean 'lstm'"):
         Recurrent(wrong, 3, width=7)
 
 

@@ -151,11 +151,11 @@ def test_names_build_wirings() -> None:
 
 def test_an_unknown_name_names_the_nearest() -> None:
     wrong: Any = "prenorm"
-    with pytest.raises(RegardError, match="wiring='prenorm' is unknown; did you mean 'pre_norm'"):
+    with pytest.raises(RegardError, match="wiring 'prenorm' is unknown; did you mean 'pre_norm'"):
         build(wrong, layers=5)
     with pytest.raises(RegardError, match="did you mean 'pre_norm'"):
         build_pair(wrong, encoder_layers=3, decoder_layers=5)
-    with pytest.raises(RegardError, match="norm='layers' is unknown; did you mean 'layer'"):
+    with pytest.raises(RegardError, match="norm 'layers' is unknown; did you mean 'layer'"):
         PostNorm().around(7, norm="layers")  # type: ignore[arg-type]
 
 

@@ -11,8 +11,8 @@ import pytest
 import safetensors.numpy
 import safetensors.torch
 import torch
-from toy_run import Following, Predictor, toy, validate
 from torch import nn
+from toy_run import Following, Predictor, toy, validate
 
 import regard.training
 from regard.errors import RegardError
@@ -26,8 +26,8 @@ def rate(step):
     return inverse_sqrt(step, learning_rate=0.03, warmup=7)
 
 
-def train(directory, *extra, **changes):
-    """Fit the toy with its checkpoints, from where they are; `extra` are more watchers."""
+def train(directory, *first, last=(), **changes):
+    """Fit the toy with its checkpoints, from where they are; `first` and `last` are more watchers."""
     run, checkpoints = toy(**changes), Checkpoints(directory)
     randomness.seed(run.config.seed)
     checkpoints.resume(run)
@@ -37,7 +37,7 @@ def train(directory, *extra, **changes):
         watchers.Validation(validate),
         watchers.Saving(checkpoints),
     ]
-    fit(run, Following(), schedule=rate, watchers=[*extra, *usual])
+    fit(run, Following(), schedule=rate, watchers=[*first, *usual, *last])
     if checkpoints.newest != run.step:
         checkpoints.save(run)
     return run, checkpoints
@@ -54,7 +54,7 @@ def everything(run):
     shadow = run.moving.weights if run.moving else {}
     losses = [(point["step"], point["loss"]) for point in run.history]
     files = [to_bytes(each) for each in (weights_of(run.model), moments, shadow, tensors)]
-    return files, numbers, run.batches.state(), run.validations, losses, run.tokens
+    return files, numbers, (run.epoch, run.position), run.validations, losses, run.tokens
 
 
 class Killed(BaseException):
@@ -76,7 +76,9 @@ def unsynced(monkeypatch):
 
 
 @pytest.mark.usefixtures("unsynced")
-@pytest.mark.parametrize("changes", [{}, {"ema": 0.9}, {"average_of": "best"}, {"checkpoint_every": 4, "validate_every": 3}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"ema": 0.9}, {"average_of": "best"}, {"checkpoint_every": 4, "validate_every": 3}]
+)
 def test_interrupted_at_every_step_a_run_ends_the_same(tmp_path, changes):
     whole, checkpoints = train(tmp_path / "whole", steps=17, **changes)
     expected, final = everything(whole), to_bytes(checkpoints.final_weights(whole))
@@ -101,7 +103,7 @@ def test_a_checkpoint_in_between_changes_nothing(tmp_path):
             raise Killed
 
     with pytest.raises(Killed):
-        train(tmp_path / "other", save_and_leave)
+        train(tmp_path / "other", last=[save_and_leave])
     assert 13 in Checkpoints(tmp_path / "other").steps()
     resumed, checkpoints = train(tmp_path / "other")
     assert everything(resumed) == everything(whole)
@@ -255,7 +257,9 @@ def test_weights_of_another_model_are_refused_by_name(tmp_path):
     train(tmp_path, steps=5)
     run = toy(steps=5)
     run.model.hidden = nn.Linear(7, 11)
-    with pytest.raises(RegardError, match=r"step-00000005 does not fit the model: hidden.bias is \(7,\) there and \(11,\)"):
+    with pytest.raises(
+        RegardError, match=r"step-00000005 does not fit the model: hidden.bias is \(7,\) there and \(11,\)"
+    ):
         Checkpoints(tmp_path).resume(run)
 
 
@@ -276,8 +280,8 @@ def test_nothing_in_a_checkpoint_or_in_the_code_is_pickle(tmp_path):
             safetensors.numpy.load_file(path)
     sources = list(Path(regard.training.__file__).parent.glob("*.py"))
     assert len(sources) > 10
-    for source in sources:
-        assert not re.search(r"pickle|torch\.(load|save)\b|shelve|marshal", source.read_text()), source
+    unsafe = re.compile(r"pickle|(?<!safetensors\.)torch\.(load|save)\b|shelve|marshal")
+    assert [source.name for source in sources if unsafe.search(source.read_text())] == []
 
 
 def test_what_a_kill_left_half_written_is_ignored_and_removed(tmp_path):

@@ -39,9 +39,7 @@ def test_an_update_of_adamw_is_the_equation():
     """w − r m̂ / (√v̂ + ε) − r λ w; after one step m̂ = g and v̂ = g²."""
     layer = nn.Linear(3, 2)
     before = {name: p.detach().clone() for name, p in layer.named_parameters()}
-    built = optimiser.build(
-        layer, TrainingConfig(optimiser="adamw", learning_rate=0.1, weight_decay=0.5, epsilon=0.01)
-    )
+    built = optimiser.build(layer, TrainingConfig(optimiser="adamw", learning_rate=0.1, weight_decay=0.5, epsilon=0.01))
     (layer(torch.tensor([[1.0, -2.0, 3.0]])) ** 2).sum().backward()
     gradients = {name: p.grad.clone() for name, p in layer.named_parameters()}
     built.step()

@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -72,7 +73,7 @@ def test_rates_rise_to_the_end_of_the_warmup_and_never_after(name, warmup, after
     rate = schedule.build(config, width=64)
     rates = [rate(step) for step in range(1, config.steps + 1)]
     assert rates[:warmup] == sorted(rates[:warmup])
-    assert all(later <= earlier * (1 + 1e-12) for earlier, later in zip(rates[warmup - 1 :], rates[warmup:], strict=False))
+    assert all(later <= earlier * (1 + 1e-12) for earlier, later in pairwise(rates[warmup - 1 :]))
     if name != "noam":
         assert rates[warmup - 1] == pytest.approx(RATE)
     if name in ("cosine", "linear"):

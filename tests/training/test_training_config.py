@@ -1,3 +1,5 @@
+import tomllib
+
 import pytest
 from pydantic import ValidationError
 
@@ -27,12 +29,20 @@ def test_impossible_values_are_refused_with_a_reason(settings, sentence):
 
 
 def test_the_example_of_the_design_is_accepted():
-    config = TrainingConfig.model_validate(
-        {
-            "steps": 8000, "batch_tokens": 4096, "learning_rate": 0.005, "warmup": 1000, "schedule": "inverse_sqrt",
-            "label_smoothing": 0.1, "validate_every": 500, "checkpoint_every": 500, "patience": 10, "average": 10, "seed": 1,
-        }  # fmt: skip
-    )
+    example = """
+        steps = 8000
+        batch_tokens = 4096
+        learning_rate = 0.005
+        warmup = 1000
+        schedule = "inverse_sqrt"
+        label_smoothing = 0.1
+        validate_every = 500
+        checkpoint_every = 500
+        patience = 10
+        average = 10
+        seed = 1
+    """
+    config = TrainingConfig.model_validate(tomllib.loads(example))
     assert config.steps == 8000
 
 

@@ -1,7 +1,7 @@
 """A training run that takes milliseconds and depends on everything that must survive a kill.
 
-It draws from torch's generator (dropout), NumPy's and Python's (noise in the loss), shares weights between two layers, and reads
-its batches, which have different sizes, in an order that changes from epoch to epoch.
+It draws from torch's generator (dropout), NumPy's and Python's (noise in the loss), shares weights between two layers,
+and reads its batches, which have different sizes, in an order that changes from epoch to epoch.
 """
 
 import os
@@ -9,8 +9,9 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -33,34 +34,27 @@ SYMBOLS, WIDTH = 13, 7
 class Batch:
     symbols: Tensor
     following: Tensor
+    epoch: int = 0
+    position: int = 0
 
     @property
     def targets(self) -> int:
         return len(self.following)
 
+    def to(self, _: torch.device) -> "Batch":
+        return self
+
 
 class Cycle:
     """Batches of the task "which symbol follows", without end: sizes 2, 3, 5, 11, shuffled by epoch."""
 
-    def __init__(self) -> None:
-        self.epoch, self.position = 0, 0
-
-    def __iter__(self) -> Iterator[Batch]:
-        while True:
-            order = np.random.default_rng((5, self.epoch)).permutation(4)
-            while self.position < len(order):
-                size = (2, 3, 5, 11)[order[self.position]]
-                generator = torch.Generator().manual_seed(100 * self.epoch + self.position)
-                symbols = torch.randint(SYMBOLS, (size,), generator=generator)
-                self.position += 1
-                yield Batch(symbols, (3 * symbols + 1) % SYMBOLS)
-            self.epoch, self.position = self.epoch + 1, 0
-
-    def state(self) -> dict[str, int]:
-        return {"epoch": self.epoch, "position": self.position}
-
-    def restore(self, state: Mapping[str, int]) -> None:
-        self.epoch, self.position = state["epoch"], state["position"]
+    def stream(self, *, epoch: int = 0, position: int = 0) -> Iterator[Batch]:
+        for number in count(epoch):
+            order = np.random.default_rng((5, number)).permutation(4)
+            for place in range(position if number == epoch else 0, len(order)):
+                generator = torch.Generator().manual_seed(100 * number + place)
+                symbols = torch.randint(SYMBOLS, ((2, 3, 5, 11)[order[place]],), generator=generator)
+                yield Batch(symbols, (3 * symbols + 1) % SYMBOLS, epoch=number, position=place)
 
 
 class Predictor(nn.Module):
@@ -157,7 +151,7 @@ def survive(directory: Path, *, kills: int, seed: int, longest: float) -> int:
     return killed
 
 
-STRENUOUS = {"steps": 120, "checkpoint_every": 3, "validate_every": 3, "ema": 0.9, "average": 4}
+STRENUOUS = {"steps": 75, "checkpoint_every": 3, "validate_every": 3, "ema": 0.9, "average": 4}
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -1,8 +1,8 @@
 """What every pattern can say of itself, and what `&`, `|`, `~` and `shift` make of patterns.
 
-True means "may look", everywhere. A pattern is one rule, `allows(i, j, keys)`, on tensors of query and key positions, and
-a few cheap statements about itself, so that a kernel never builds queries × keys where it need not: `blocks` (which tiles
-can hold an allowed pair), `neighbours` (the keys of each query, as a table) and `edges` (the pairs, as a list). A
+True means "may look", everywhere. A pattern is one rule, `allows(i, j, keys)`, on tensors of query and key positions,
+and a few cheap statements about itself, so that a kernel never builds queries × keys where it need not: `blocks` (which
+tiles can hold an allowed pair), `neighbours` (the keys of each query, as a table) and `edges` (the pairs, as a list). A
 statement may name too many pairs, never too few: kernels ask `allows` about the pairs that remain.
 """
 
@@ -50,7 +50,7 @@ class Pattern:
         return None
 
     def check(self, batch: int, heads: int, queries: int, keys: int, *, growing: bool = False) -> None:
-        """Refuse, with a sentence, to be used where this pattern does not fit; `growing` keys are but the first of all."""
+        """Refuse, with a sentence, to be used where this pattern does not fit; of `growing` keys more will follow."""
         for part in self.parts():
             part.check(batch, heads, queries, keys, growing=growing)
 

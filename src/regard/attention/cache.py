@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.errors import RegardError
+
 
 class Projected(NamedTuple):
     """Keys (B, H, K, D) and values (B, H, K, D): a memory that is looked at again and again, projected once."""
@@ -20,9 +22,14 @@ class Projected(NamedTuple):
 
 
 class Cache:
-    """Keys and values of the first `length` positions, in buffers (B, H, capacity, D) that double when full."""
+    """Keys and values of the first `length` positions, in buffers (capacity, B, H, D) that double when full.
+
+    Positions come first, so that what is filled is one stretch of memory: appending and reordering copy nothing else.
+    """
 
     def __init__(self, capacity: int = 32) -> None:
+        if capacity < 1:
+            raise RegardError(f"Cache(capacity={capacity}): expected a whole number of at least 1")
         self.capacity = capacity
         self.length = 0
         self._buffers: list[Tensor] = []
@@ -31,14 +38,14 @@ class Cache:
         """Take in the next positions; all there are so far come back, without copying."""
         start, self.length = self.length, self.length + new.keys.shape[2]
         if not self._buffers or self.length > self.capacity:
-            self.capacity = max(self.length, self.capacity if not self._buffers else 2 * self.capacity)
+            self.capacity = max(self.length, 2 * self.capacity if self._buffers else self.capacity)
             old = self._buffers
-            self._buffers = [x.new_empty(*x.shape[:2], self.capacity, x.shape[3]) for x in new]
+            self._buffers = [x.new_empty(self.capacity, x.shape[0], x.shape[1], x.shape[3]) for x in new]
             for buffer, before in zip(self._buffers, old, strict=False):
-                buffer[:, :, :start] = before[:, :, :start]
+                buffer[:start] = before[:start]
         for buffer, x in zip(self._buffers, new, strict=True):
-            buffer[:, :, start : self.length] = x
-        keys, values = (buffer[:, :, : self.length] for buffer in self._buffers)
+            buffer[start : self.length] = x.permute(2, 0, 1, 3)
+        keys, values = (buffer[: self.length].permute(1, 2, 0, 3) for buffer in self._buffers)
         return Projected(keys, values)
 
     def reorder(self, rows: Tensor) -> Cache:
@@ -46,7 +53,7 @@ class Cache:
         moved = Cache(self.capacity)
         moved.length = self.length
         for buffer in self._buffers:
-            copy = buffer.new_empty(len(rows), *buffer.shape[1:])
-            copy[:, :, : self.length] = torch.index_select(buffer[:, :, : self.length], 0, rows)
+            copy = buffer.new_empty(self.capacity, len(rows), *buffer.shape[2:])
+            torch.index_select(buffer[: self.length], 1, rows, out=copy[: self.length])
             moved._buffers.append(copy)
         return moved

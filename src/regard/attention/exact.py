@@ -1,12 +1,13 @@
 """Exact softmax attention: one softmax, four memory layouts.
 
-    dense        every pair                                             time and memory Q·K (memory Q where torch fuses it)
-    blocks       tiles of the pattern that hold an allowed pair         Q·w for a window of width w
-    neighbours   a small table of keys for each query                   Q·w
-    edges        the pairs of a list                                    E
+    dense        every pair                                         time and memory Q·K (memory Q where torch fuses it)
+    blocks       tiles of the pattern that hold an allowed pair     Q·w for a window of width w
+    neighbours   a small table of keys for each query               Q·w
+    edges        the pairs of a list                                E
 
-Each takes queries and keys as the score left them (`score.queries`, `score.keys`), gives zeros for a query that may look at
-nothing, forward and backward, and, while somebody records, computes its output from the weights it delivers.
+Each takes queries and keys as the score left them (`score.queries`, `score.keys`), gives zeros for a query that may
+look at nothing, forward and backward, and, while somebody records, computes its output from the weights it delivers.
+Only `dense` takes keys and values with fewer heads than the queries.
 """
 
 from __future__ import annotations
@@ -22,12 +23,10 @@ from torch import Tensor
 from regard.attention.patterns import All, Causal, Pattern, Shifted
 from regard.attention.recorder import deliver, watching
 from regard.attention.scores import Score
-from regard.errors import RegardError
 
-# What is added to the scores: a tensor that broadcasts to (B, H, Q, K), or a rule (query (B, H, *rows, D), i, j) → (B, H, *rows, columns).
+# What is added to the scores: a tensor that broadcasts to (B, H, Q, K), or a rule that gives what is asked for,
+# (query (B, H, *rows, D), i (*rows, 1), j broadcastable to (*rows, columns)) → broadcastable to (B, H, *rows, columns).
 Bias = Tensor | Callable[[Tensor, Tensor, Tensor], Tensor | None]
-
-TILE_SIZES = (128, 64, 32)  # larger tiles run faster, smaller ones cover less that is not allowed
 
 
 def dense(query: Tensor, key: Tensor, value: Tensor, *, score: Score, pattern: Pattern, bias: Bias | None) -> Tensor:
@@ -36,10 +35,10 @@ def dense(query: Tensor, key: Tensor, value: Tensor, *, score: Score, pattern: P
     if bias is not None and not isinstance(bias, Tensor):
         i = torch.arange(queries, device=device).unsqueeze(1)
         bias = bias(query, i, torch.arange(keys, device=device).unsqueeze(0))
-    sees_all = isinstance(pattern, All) or (_is_causal(pattern) and getattr(pattern, "start", 0) >= keys - 1)
     if isinstance(pattern, Causal) and bias is None and score.dot and not watching():
-        return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=1.0, enable_gqa=_grouped(query, key))
-    allowed = None if sees_all else pattern.dense(queries, keys, device=device)
+        grouped = _grouped(query, key)
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=1.0, enable_gqa=grouped)
+    allowed = None if _sees_all(pattern, keys) else pattern.dense(queries, keys, device=device)
     out, weights = _attend(query, key, value, score, allowed, bias)
     if weights is not None:
         deliver(weights)
@@ -64,11 +63,12 @@ def blocks(
             _fold_heads(bucket.allowed, query),
             _fold_heads(_bias_at(bias, some.unflatten(0, query.shape[:2]), bucket.i, bucket.j), query),
         )
-        out = out.index_copy(1, bucket.rows, result)
+        out = out.index_copy(1, bucket.rows, result.to(out.dtype))
         if weights is not None:
             shown.append(_sparse(weights, bucket.i, bucket.j, bucket.allowed, query, keys))
-    if shown:
-        deliver(sum(shown[1:], start=shown[0]).coalesce())
+    if watching():
+        nothing = torch.zeros(*query.shape[:3], keys, dtype=query.dtype, device=query.device, layout=torch.sparse_coo)
+        deliver(sum(shown, start=nothing).coalesce())
     return out.flatten(1, 2)[:, :queries].unflatten(0, query.shape[:2])
 
 
@@ -98,37 +98,26 @@ def edges(
 ) -> Tensor:
     """Only the pairs (E, 2) of a list, each once; shapes as in `dense`."""
     queries, keys = query.shape[2], key.shape[2]
-    pairs = pairs.to(query.device)
-    if pairs.numel() and (int(pairs[:, 0].max()) >= queries or int(pairs[:, 1].max()) >= keys):
-        raise RegardError(f"Edges(pairs): a pair points beyond the {queries} queries or the {keys} keys that there are")
-    i, j = pairs.unbind(1)
-    logits = score.compare(query[:, :, i], key[:, :, j])  # (B, H, E)
-    extra = _bias_at(bias, query[:, :, i], i.unsqueeze(1), j.unsqueeze(1))  # (B, H, E, 1)
+    i, j = pairs.to(query.device).unbind(1)
+    some = query[:, :, i]  # (B, H, E, D)
+    logits = score.compare(some, key[:, :, j])  # (B, H, E)
+    extra = _bias_at(bias, some, i.unsqueeze(1), j.unsqueeze(1))  # (B, H, E, 1)
     if extra is not None:
         logits = logits + extra.squeeze(-1)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # sums over many edges need the precision
     allowed = pattern.allows(i, j, keys).expand_as(logits)
     lowest = torch.finfo(logits.dtype).min
     logits = logits.masked_fill(~allowed, lowest)
     rows = i.expand_as(logits)
-    highest = logits.detach().new_full((*logits.shape[:2], queries), lowest).scatter_reduce(2, rows, logits.detach(), "amax")
+    highest = logits.new_full((*logits.shape[:2], queries), lowest).scatter_reduce(2, rows, logits.detach(), "amax")
     mass = (logits - highest.gather(2, rows)).exp() * allowed
     total = mass.new_zeros(highest.shape).scatter_add(2, rows, mass)
-    weights = mass / total.gather(2, rows).clamp(min=torch.finfo(mass.dtype).tiny)
+    weights = mass / total.masked_fill(total == 0, 1.0).gather(2, rows)
     if watching():
         pair = weights.flatten(0, 1)[..., None, None]  # (B·H, E, 1, 1)
         deliver(_sparse(pair, i.view(-1, 1, 1), j.view(-1, 1, 1), allowed[..., None, None], query, keys))
-    return value.new_zeros(*query.shape[:3], value.shape[-1]).index_add(2, i, weights.unsqueeze(-1) * value[:, :, j])
-
-
-def choose_tiles(pattern: Pattern, queries: int, keys: int) -> int | None:
-    """The tile size at which `pattern` costs least, or None if no size saves at least half of every pair."""
-    costs = {}
-    for size in TILE_SIZES:
-        tiles = pattern.blocks(size, queries, keys) if min(queries, keys) >= 2 * size else None
-        if tiles is not None:
-            costs[size] = int(tiles.sum()) * size * size * (1 + 48 / size)  # small tiles run slower: measured on a CPU
-    best = min(costs, key=costs.__getitem__, default=None)
-    return best if best is not None and costs[best] < queries * keys / 2 else None
+    out = weights.new_zeros(*query.shape[:3], value.shape[-1])
+    return out.index_add(2, i, weights.unsqueeze(-1) * value[:, :, j]).to(value.dtype)
 
 
 def _attend(
@@ -136,11 +125,14 @@ def _attend(
 ) -> tuple[Tensor, Tensor | None]:
     """One softmax over the last axis of (X, Y, Q, K); the weights too while somebody watches."""
     if score.dot and not watching():
+        mask = allowed
         if bias is not None:
             bias = bias.to(query.dtype)
-            allowed = bias if allowed is None else torch.where(allowed, bias, -torch.inf)
+            mask = bias if allowed is None else torch.where(allowed, bias, -torch.inf)
+        if mask is not None:
+            mask = mask[(None,) * (4 - mask.dim())]  # torch does not fuse masks of three dimensions
         grouped = _grouped(query, key)
-        return F.scaled_dot_product_attention(query, key, value, allowed, scale=1.0, enable_gqa=grouped), None
+        return F.scaled_dot_product_attention(query, key, value, mask, scale=1.0, enable_gqa=grouped), None
     if _grouped(query, key):
         groups = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
@@ -149,9 +141,14 @@ def _attend(
 
 
 def masked_softmax(logits: Tensor, allowed: Tensor | None, bias: Tensor | None = None) -> Tensor:
-    """softmax(logits + bias) over the last axis where `allowed`, zero elsewhere, and zero rows where nothing is allowed."""
+    """softmax(logits + bias) over the last axis where `allowed`, zero elsewhere, in a whole row if nothing is allowed.
+
+    A bias of −∞ forbids as well.
+    """
     if bias is not None:
         logits = logits + bias.to(logits.dtype)
+        finite = bias > -torch.inf
+        allowed = finite if allowed is None else allowed & finite
     if allowed is None:
         return logits.softmax(-1)
     # The lowest number instead of −∞: a row with nothing allowed stays finite, and so do its gradients.
@@ -176,13 +173,14 @@ def _buckets(pattern: Pattern, size: int, queries: int, keys: int, device: torch
 
 
 def _holds_tensor(pattern: Pattern) -> bool:
-    parts = vars(pattern).values()
-    return any(isinstance(part, Tensor) or (isinstance(part, Pattern) and _holds_tensor(part)) for part in parts)
+    return any(isinstance(x, Tensor) for x in vars(pattern).values()) or any(map(_holds_tensor, pattern.parts()))
 
 
+@torch.inference_mode(mode=False)  # what is remembered must serve training too
 def _make_buckets(pattern: Pattern, size: int, queries: int, keys: int, device: torch.device) -> list[_Bucket]:
     tiles = pattern.blocks(size, queries, keys)
-    assert tiles is not None, "choose_tiles picks a size at which the pattern knows its tiles"
+    if tiles is None:
+        tiles = torch.ones(-(-queries // size), -(-keys // size), dtype=torch.bool)
     counts = tiles.sum(1)
     buckets = []
     while (widest := int(counts.max())) > 0:
@@ -214,8 +212,8 @@ def _columns(tiles: Tensor, columns: Tensor) -> Tensor:
 
 
 def _fold_heads(x: Tensor | None, query: Tensor) -> Tensor | None:
-    """What broadcasts to (B, H, R, …) as what broadcasts to (B·H, R, …); `query` tells B and H."""
-    if x is None or x.dim() == 3:
+    """What broadcasts to (B, H, R, q, k) as what broadcasts to (B·H, R, q, k); `query` tells B and H."""
+    if x is None or x.dim() <= 3:
         return x
     x = x.unsqueeze(0) if x.dim() == 4 else x
     return x.expand(query.shape[:2] + x.shape[2:]).flatten(0, 1)
@@ -248,5 +246,8 @@ def _grouped(query: Tensor, key: Tensor) -> bool:
     return query.shape[1] != key.shape[1]
 
 
-def _is_causal(pattern: Pattern) -> bool:
-    return isinstance(pattern, Causal) or (isinstance(pattern, Shifted) and isinstance(pattern.pattern, Causal))
+def _sees_all(pattern: Pattern, keys: int) -> bool:
+    """Whether nothing is forbidden: everyone may look at everything, or nobody is early enough to look ahead."""
+    if isinstance(pattern, Shifted):
+        return isinstance(pattern.pattern, Causal) and pattern.start >= keys - 1
+    return isinstance(pattern, All)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
+import torch
 from torch import Tensor
 
 from regard.attention import exact, scores
 from regard.attention.exact import Bias
-from regard.attention.patterns import All, Causal, Pattern, Window
-from regard.attention.scores import Score
+from regard.attention.patterns import All, Causal, Pattern
+from regard.attention.scores import Cosine, Dot, ScaledDot, Score
 from regard.errors import RegardError
+
+# What a kernel costs, forward and backward, counted in pairs of torch's fused attention: measured on a CPU.
+FEW_PAIRS = 128 * 128  # so few that there is nothing to save
+TILE_SIZES = (128, 64, 32)  # large ones run faster, small ones cover less that is not allowed
+TILE_OVERHEAD = 100  # a tile of size s costs s·(s + 100)
+NEIGHBOUR_COST = 80  # of a pair in a table of neighbours, which fetches a key and a value of its own
 
 
 def attend(
@@ -26,8 +35,8 @@ def attend(
 
         out_i = Σ_j w_ij v_j        w_i = softmax_j( score(q_i, k_j) + bias_ij )   over the j that i may look at
 
-    query (B, H, Q, D), key (B, H, K, D), value (B, H, K, Dv) → (B, H, Q, Dv). Keys and values may have fewer heads, each shared
-    by as many query heads. A query that may look at nothing gives zeros.
+    query (B, H, Q, D), key (B, H, K, D), value (B, H, K, Dv) → (B, H, Q, Dv). Keys and values may have fewer heads,
+    each shared by equally many heads of the query. A query that may look at nothing gives zeros.
     """
     _check(query, key, value)
     score = _named(score, query)
@@ -47,26 +56,35 @@ def attend_projected(
             f"attend: query has width {query.shape[-1]} but key has width {key.shape[-1]}; "
             "they must be equal for this score (general and additive take two widths)"
         )
+    batch, heads, queries, keys = *query.shape[:3], key.shape[2]
     pattern = All() if pattern is None else pattern
-    if isinstance(bias, Tensor) and bias.dim() < 2:
-        bias = bias.view(1, -1)
-    queries, keys = query.shape[2], key.shape[2]
-    if isinstance(pattern, All | Causal) or queries == 0 or keys == 0:
-        return exact.dense(query, key, value, score=score, pattern=pattern, bias=bias)
-    pairs = pattern.edges()
-    table = None if pairs is not None else _small_table(pattern, queries, keys)
-    size = None if pairs is not None or table is not None else exact.choose_tiles(pattern, queries, keys)
-    if pairs is None and table is None and size is None:
-        return exact.dense(query, key, value, score=score, pattern=pattern, bias=bias)
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
+    pattern.check(batch, heads, queries, keys)
+    bias = _fitting(bias, (batch, heads, queries, keys))
+    kernel = choose(pattern, queries, keys)
+    groups = heads // key.shape[1]
+    if groups > 1 and kernel is not exact.dense:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    return kernel(query, key, value, score=score, pattern=pattern, bias=bias)
+
+
+def choose(pattern: Pattern, queries: int, keys: int) -> Callable[..., Tensor]:
+    """The kernel of exact.py that costs least, ready to be called: what the pattern states of itself decides."""
+    pairs = pattern.edges()
     if pairs is not None:
-        return exact.edges(query, key, value, score=score, pattern=pattern, bias=bias, pairs=pairs)
-    if table is not None:
-        return exact.neighbours(query, key, value, score=score, pattern=pattern, bias=bias, table=table)
-    assert size is not None
-    return exact.blocks(query, key, value, score=score, pattern=pattern, bias=bias, size=size)
+        return partial(exact.edges, pairs=pairs)
+    if isinstance(pattern, All | Causal) or queries * keys <= FEW_PAIRS:
+        return exact.dense
+    cost, size = 0.75 * queries * keys, 0  # what saves less than a quarter is not worth the bookkeeping
+    for tile in TILE_SIZES:
+        tiles = pattern.blocks(tile, queries, keys)
+        if tiles is not None and (tiled := int(tiles.sum()) * tile * (tile + TILE_OVERHEAD)) < cost:
+            cost, size = tiled, tile
+    row = pattern.neighbours(1, keys)
+    if row is not None and row.shape[1] * queries * NEIGHBOUR_COST < cost:
+        table = pattern.neighbours(queries, keys)
+        assert table is not None, "a pattern has a table for every number of queries or for none"
+        return partial(exact.neighbours, table=table)
+    return partial(exact.blocks, size=size) if size else exact.dense
 
 
 def reference(
@@ -80,7 +98,10 @@ def reference(
 ) -> Tensor:
     """The equation of `attend`, slow and obvious: what every fast path is tested against."""
     score = _named(score, query)
-    allowed = (pattern or All()).dense(query.shape[-2], key.shape[-2], device=query.device)
+    batch, heads, queries, keys = *query.shape[:3], key.shape[2]
+    pattern = All() if pattern is None else pattern
+    pattern.check(batch, heads, queries, keys)
+    allowed = pattern.dense(queries, keys, device=query.device)
     q, k = score.queries(query), score.keys(key)
     logits = score.compare(q.unsqueeze(-2), k.unsqueeze(-3)) + bias  # (B, H, Q, 1, D), (B, H, 1, K, D) → (B, H, Q, K)
     anything = allowed.any(-1, keepdim=True)
@@ -92,24 +113,28 @@ def _named(score: str | Score, query: Tensor) -> Score:
     if isinstance(score, Score):
         return score
     built = scores.build(score, width=query.shape[-1]).to(query.device, query.dtype)
-    if any(parameter.numel() > 1 for parameter in built.parameters()):
+    if not isinstance(built, Dot | ScaledDot | Cosine):
         raise RegardError(
-            f"attend: score={score!r} has weights to learn; build it once, scores.build({score!r}, width=…), and pass the module"
+            f"attend: score={score!r} has weights to learn; build it once, scores.build({score!r}, width=…), "
+            "and pass the module"
         )
     return built
 
 
-def _small_table(pattern: Pattern, queries: int, keys: int) -> Tensor | None:
-    """Neighbours as a table where that is the cheapest form: windows with holes (grids, dilation, stride) and random keys."""
-    table = pattern.neighbours(queries, keys) if not _is_band(pattern) else None
-    return table if table is not None and 4 * table.shape[1] <= keys else None
-
-
-def _is_band(pattern: Pattern) -> bool:
-    """A plain window, alone or narrowed further: contiguous, so tiles serve it best."""
-    if isinstance(pattern, Window):
-        return pattern.shape is None and pattern.stride == 1 and pattern.dilation == 1
-    return any(_is_band(part) for part in vars(pattern).values() if isinstance(part, Pattern))
+def _fitting(bias: Bias | None, shape: tuple[int, ...]) -> Bias | None:
+    """The bias with at least the two axes (Q, K), if it fits the scores."""
+    if not isinstance(bias, Tensor):
+        return bias
+    try:
+        fits = torch.broadcast_shapes(bias.shape, shape) == shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise RegardError(
+            f"attend: bias has shape {tuple(bias.shape)}; expected one that broadcasts to "
+            f"(batch, heads, queries, keys) = {shape}"
+        )
+    return bias.view(1, -1) if bias.dim() < 2 else bias
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -122,7 +147,9 @@ def _check(query: Tensor, key: Tensor, value: Tensor) -> None:
             "batch, heads and length must be equal"
         )
     if query.shape[0] != key.shape[0]:
-        raise RegardError(f"attend: query has batch {query.shape[0]} but key has batch {key.shape[0]}; they must be equal")
+        raise RegardError(
+            f"attend: query has batch {query.shape[0]} but key has batch {key.shape[0]}; they must be equal"
+        )
     if key.shape[1] == 0 or query.shape[1] % key.shape[1]:
         raise RegardError(
             f"attend: query has {query.shape[1]} heads but key has {key.shape[1]}; "

@@ -11,17 +11,17 @@ from regard.attention.exact import Bias
 from regard.attention.formula import attend_projected
 from regard.attention.patterns import All, Pattern
 from regard.attention.positions import Position
-from regard.attention.scores import Score
+from regard.attention.scores import Location, Score
 from regard.errors import RegardError
 
 
 class MultiHead(nn.Module):
     """Attention of a sequence over itself or over a memory, with several heads.
 
-        MultiHead(x, m) = [head_1 ; … ; head_h] W^O        head_i = attend(x W_i^Q, m W_i^K, m W_i^V)       Vaswani 2017, 3.2.2
+        MultiHead(x, m) = [head_1 ; … ; head_h] W^O     head_i = attend(x W_i^Q, m W_i^K, m W_i^V)   Vaswani 2017, 3.2.2
 
-    x (B, Q, M), memory (B, K, M) → (B, Q, M).   With `key_value_heads` fewer than `heads`, groups of heads share their keys and
-    values (Ainslie 2023). The `pattern` given here always holds, that of a call as well.
+    x (B, Q, M), memory (B, K, M) → (B, Q, M).   With `key_value_heads` fewer than `heads`, groups of heads share their
+    keys and values (Ainslie 2023). The `pattern` given here always holds, that of a call as well.
     """
 
     def __init__(
@@ -38,12 +38,13 @@ class MultiHead(nn.Module):
     ) -> None:
         super().__init__()
         shared = heads if key_value_heads is None else key_value_heads
-        _check_sizes(width, heads, shared)
+        memory_width = width if memory_width is None else memory_width
+        _check_sizes(width, heads, shared, memory_width)
         self.heads, self.key_value_heads = heads, shared
         head_width = width // heads
         self.query = nn.Linear(width, width, bias=bias)
-        self.key = nn.Linear(memory_width or width, shared * head_width, bias=bias)
-        self.value = nn.Linear(memory_width or width, shared * head_width, bias=bias)
+        self.key = nn.Linear(memory_width, shared * head_width, bias=bias)
+        self.value = nn.Linear(memory_width, shared * head_width, bias=bias)
         self.output = nn.Linear(width, width, bias=bias)
         self.score = scores.build(score, width=head_width) if isinstance(score, str) else score
         self.position = Position() if position is None else position
@@ -61,10 +62,15 @@ class MultiHead(nn.Module):
         pattern: Pattern | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Look at `memory` (as it is, or projected once by `remember`), or else at x itself and what `cache` holds of before.
+        """Look at `memory` (as it is, or projected once by `remember`), or else at x itself and what `cache` holds.
 
-        Positions and patterns count from the first position in the cache.
+        With a cache, positions and patterns count from the first position in it.
         """
+        _check_width("x", x, self.query.in_features)
+        if cache is not None and memory is not None:
+            raise RegardError("MultiHead: a cache is for looking at x itself; for a memory, call remember(memory) once")
+        if cache is not None and isinstance(self.score, Location):
+            raise RegardError("MultiHead: a location score counts keys from the first, so it cannot go on from a cache")
         query = self._split(self.query(x), self.heads)  # (B, H, Q, D)
         start = 0 if cache is None else cache.length
         bias = None
@@ -79,13 +85,13 @@ class MultiHead(nn.Module):
             seen = own if cache is None else cache.append(own)
             bias = self._bias_from(start)
         allowed = self.pattern if pattern is None else self.pattern & pattern
-        result = attend_projected(
-            self.score.queries(query), *seen, score=self.score, pattern=allowed.shift(start), bias=bias
-        )
+        allowed = allowed if cache is None else allowed.shift(start)
+        result = attend_projected(self.score.queries(query), *seen, score=self.score, pattern=allowed, bias=bias)
         return self.output(result.transpose(1, 2).flatten(2))  # (B, H, Q, D) → (B, Q, M)
 
     def remember(self, memory: Tensor) -> Projected:
         """Keys and values of a memory (B, K, M), for calls that look at it again and again."""
+        _check_width("memory", memory, self.key.in_features)
         key = self._split(self.key(memory), self.key_value_heads)
         return Projected(self.score.keys(key), self._split(self.value(memory), self.key_value_heads))
 
@@ -100,11 +106,14 @@ class MultiHead(nn.Module):
 
     @classmethod
     def from_torch(cls, theirs: nn.MultiheadAttention) -> MultiHead:
-        """The same attention with the weights of torch's own module (which calls a forbidden pair True; here True may look)."""
+        """The same attention with the weights of torch's own module (where True forbids; here True may look)."""
         if theirs.bias_k is not None or theirs.add_zero_attn or theirs.kdim != theirs.vdim:
-            raise RegardError("MultiHead.from_torch: add_bias_kv, add_zero_attn and kdim ≠ vdim have no counterpart here")
-        ours = cls(theirs.embed_dim, heads=theirs.num_heads, memory_width=theirs.kdim, bias=theirs.in_proj_bias is not None)
-        if theirs.in_proj_weight is not None:
+            raise RegardError(
+                "MultiHead.from_torch: add_bias_kv, add_zero_attn and kdim ≠ vdim have no counterpart here"
+            )
+        width, biased = theirs.embed_dim, theirs.in_proj_bias is not None
+        ours = cls(width, heads=theirs.num_heads, memory_width=theirs.kdim, bias=biased).to(theirs.out_proj.weight)
+        if theirs.kdim == width:
             weights = theirs.in_proj_weight.chunk(3)
         else:
             weights = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)
@@ -112,15 +121,16 @@ class MultiHead(nn.Module):
             for linear, weight in zip((ours.query, ours.key, ours.value), weights, strict=True):
                 linear.weight.copy_(weight)
             ours.output.weight.copy_(theirs.out_proj.weight)
-            if theirs.in_proj_bias is not None:
+            if biased:
                 for linear, bias in zip((ours.query, ours.key, ours.value), theirs.in_proj_bias.chunk(3), strict=True):
                     linear.bias.copy_(bias)
                 ours.output.bias.copy_(theirs.out_proj.bias)
         return ours
 
 
-def _check_sizes(width: int, heads: int, key_value_heads: int) -> None:
-    for name, number in (("width", width), ("heads", heads), ("key_value_heads", key_value_heads)):
+def _check_sizes(width: int, heads: int, key_value_heads: int, memory_width: int) -> None:
+    sizes = {"width": width, "heads": heads, "key_value_heads": key_value_heads, "memory_width": memory_width}
+    for name, number in sizes.items():
         if number < 1:
             raise RegardError(f"MultiHead: {name}={number}; expected a whole number of at least 1")
     if width % heads:
@@ -128,3 +138,8 @@ def _check_sizes(width: int, heads: int, key_value_heads: int) -> None:
         raise RegardError(f"MultiHead: heads={heads} does not divide width={width}; try heads={nearest}")
     if heads % key_value_heads:
         raise RegardError(f"MultiHead: key_value_heads={key_value_heads} does not divide heads={heads}")
+
+
+def _check_width(name: str, x: Tensor, width: int) -> None:
+    if x.dim() != 3 or x.shape[2] != width:
+        raise RegardError(f"MultiHead: {name} has shape {tuple(x.shape)}; expected (batch, length, {width})")

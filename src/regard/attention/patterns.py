@@ -89,8 +89,8 @@ class Matrix(Pattern):
             )
         if self.matrix.dtype != torch.bool and not ((self.matrix == 0) | (self.matrix == 1)).all():
             raise RegardError(
-                "Matrix(matrix): expected True or 1 where a query may look and False or 0 elsewhere, got other numbers; "
-                "numbers that are added to the scores are a bias"
+                "Matrix(matrix): expected True or 1 where a query may look, False or 0 elsewhere, got other numbers; "
+                "what is added to the scores is a bias"
             )
 
     def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
@@ -114,7 +114,7 @@ class Window(Pattern):
     """A neighbourhood of `width` positions centred on the query: i·stride − ⌊w/2⌋ ≤ j ≤ i·stride + ⌊(w−1)/2⌋.
 
     On a grid (`shape=(rows, columns)` or `(frames, rows, columns)`, positions in row-major order) the same holds along
-    every axis. `dilation` d keeps every d-th position, `stride` s places queries s positions apart, as in a convolution.
+    every axis. `dilation` d keeps every d-th position, `stride` s places queries s positions apart, as in convolutions.
     """
 
     width: int | tuple[int, ...]
@@ -134,13 +134,13 @@ class Window(Pattern):
                 raise RegardError(f"Window({name}={getattr(self, name)}): expected a whole number of at least 1")
         if len(widths) not in (1, len(shape)):
             raise RegardError(
-                f"Window(width={self.width}, shape={self.shape}): expected one width, or one for each axis of the grid, "
+                f"Window(width={self.width}, shape={self.shape}): expected one width or one for each axis of the grid, "
                 "as in Window((3, 5), shape=(14, 14))"
             )
 
     def _axes(self, keys: int) -> list[tuple[int, int]]:
         """Width and length of each axis, last axis first."""
-        shape = self.shape or (keys,)
+        shape = self.shape or (max(keys, 1),)
         widths = _tuple(self.width) if len(_tuple(self.width)) > 1 else _tuple(self.width) * len(shape)
         return list(zip(reversed(widths), reversed(shape), strict=True))
 
@@ -232,7 +232,8 @@ class Random(Pattern):
         """The key that query i draws from a stretch ⌊s·K/c⌋ … ⌊(s+1)·K/c⌋ − 1."""
         first = stretch * keys // self.count
         size = (stretch + 1) * keys // self.count - first
-        return first + _scramble(_scramble(i + 1) ^ (stretch + 1) * 2654435761 ^ (self.seed + 1) * 40503) % size
+        seed = (self.seed + 1) * 40503 & 0x7FFFFFFF
+        return first + _scramble(_scramble(i + 1) ^ (stretch + 1) * 2654435761 ^ seed) % size
 
     def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
         if self.count >= keys:
@@ -270,7 +271,9 @@ class Edges(Pattern):
     def __post_init__(self) -> None:
         if self.pairs.dim() != 2 or self.pairs.shape[1] != 2 or self.pairs.dtype not in _WHOLE:
             got = f"{tuple(self.pairs.shape)} of {self.pairs.dtype}"
-            raise RegardError(f"Edges(pairs): expected whole numbers of shape (edges, 2), (query, key) a row, got {got}")
+            raise RegardError(
+                f"Edges(pairs): expected whole numbers of shape (edges, 2), (query, key) a row, got {got}"
+            )
         if self.pairs.numel() and int(self.pairs.min()) < 0:
             raise RegardError(f"Edges(pairs): positions start at 0, got {int(self.pairs.min())}")
         object.__setattr__(self, "pairs", self.pairs.long().unique(dim=0))
@@ -291,7 +294,8 @@ class Edges(Pattern):
         beyond = self.pairs[(self.pairs[:, 0] >= queries) | (self.pairs[:, 1] >= keys)]
         if len(beyond) and not growing:
             raise RegardError(
-                f"Edges(pairs): the pair {tuple(beyond[0].tolist())} points beyond the {queries} queries or the {keys} keys"
+                f"Edges(pairs): the pair {tuple(beyond[0].tolist())} points beyond the {queries} queries "
+                f"or the {keys} keys that there are"
             )
 
 

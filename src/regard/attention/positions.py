@@ -13,14 +13,13 @@ rounded to the tensor they meet: nothing is stored that `half()` could spoil or 
 B batch  H heads  L length  Q queries  K keys  D width of a head  M width of the model
 """
 
-import difflib
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.errors import RegardError
+from regard.errors import RegardError, unknown_name
 
 BASE = 10_000.0
 
@@ -196,8 +195,7 @@ def build(name: str, *, width: int, heads: int, maximum: int = 1024) -> Position
         "timed": Timed,
     }
     if name not in schemes:
-        (nearest,) = difflib.get_close_matches(name.lower(), schemes, n=1, cutoff=0.0)
-        raise RegardError(f'position="{name}" is unknown; did you mean "{nearest}"? There are {", ".join(schemes)}')
+        raise unknown_name("position", name, schemes)
     return schemes[name]()
 
 

@@ -29,6 +29,9 @@ class Recorder(Mapping[str, Tensor]):
         latest = self.calls(path)[-1]
         return latest.to_dense() if latest.is_sparse else latest
 
+    def __contains__(self, path: object) -> bool:
+        return path in self._calls
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._calls)
 
@@ -67,7 +70,8 @@ _active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 def recording(model: nn.Module) -> Iterator[Recorder]:
     """Record every attention of `model` while the `with` lasts.
 
-    Other models, and other threads using the same one, are not recorded and are not slowed.
+    Other threads using the same model are not recorded and are not slowed. What else attends meanwhile, outside of any
+    module of `model`, is recorded as "".
     """
     recorder = Recorder(model)
     hooks = []

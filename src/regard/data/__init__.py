@@ -1,12 +1,12 @@
 """Files → pairs → ids → batches. Knows no model; only `batches` knows torch.
 
-    files        pairs of text from line files, TSV, CSV, JSONL and Parquet, with errors by file and line
-    lexicon      the CMU Pronouncing Dictionary, divided by word
-    examples     what a recipe's [data] names: train, valid, test, and holding pairs out
-    vocabularies learns a vocabulary from text
-    tokenizers   text ↔ ids
-    dropout      another segmentation of the same words, for training
-    filters      which pairs stay, and a count of those that do not
-    corpus       ids on disk, memory-mapped
-    batches      tensors by token budget
+files        pairs of text from line files, TSV, CSV, JSONL and Parquet, with errors by file and line
+lexicon      the CMU Pronouncing Dictionary, divided by word
+examples     what a recipe's [data] names: train, valid, test, and holding pairs out
+vocabularies learns a vocabulary from text
+tokenizers   text ↔ ids
+dropout      another segmentation of the same words, for training
+filters      which pairs stay, and a count of those that do not
+corpus       ids on disk, memory-mapped
+batches      tensors by token budget
 """

@@ -4,37 +4,34 @@ Words are put together from characters by merging pairs in the order learned. Wi
 that is possible is left out with probability p, the first of the others is done, and when all are left out the word
 stays as it is. So one word is seen in many segmentations, and decodes to the same text.
 
-The tokenizers library has dropout too, but its random numbers cannot be seeded. Here a word has `VARIANTS`
-segmentations, each drawn from (seed, word, number of the variant), and a row chooses among them with (seed, epoch,
-row): the result depends on nothing else, not on the order of rows or what was asked before, and a word seen often
-costs a look into a table.
+The tokenizers library has dropout too, but its random numbers cannot be seeded. Here a word has 256 segmentations,
+each drawn from (seed, word, number of the variant), and a row chooses among them with (seed, epoch, row): the result
+depends on nothing else, not on the order of rows or on what was asked before, and a word seen often costs a look into
+a table.
 """
 
-import json
 from array import array
 from collections.abc import Iterator
 from hashlib import shake_128
 from itertools import chain, count, pairwise
 
 from regard.data.special import NAMES
-from regard.data.tokenizers import Tokenizer
+from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.data.vocabularies import SPACE
 
-VARIANTS = 64  # segmentations of a word; a power of two up to 256, so that a random byte chooses one
 RANGE = 2**16  # random numbers are whole and below this
-REMEMBERED = 2_000_000  # segmentations kept in memory at most
+REMEMBERED = 400_000  # segmentations kept in memory at most, about 100 MB
 
 
 class BpeDropout:
     """ids → ids of another segmentation of the same text."""
 
     def __init__(self, tokenizer: Tokenizer, *, rate: float, seed: int) -> None:
-        model = json.loads(tokenizer.json)["model"]
-        if model["type"] != "BPE":
-            raise ValueError(f"BPE-dropout needs a bpe tokenizer; this one is {model['type']}")
+        if not tokenizer.merges:
+            raise ValueError("BPE-dropout leaves out merges, and this tokenizer has none; give one of kind bpe")
         self.rate = rate
         self.seed = seed
-        names: dict[str, int] = model["vocab"]
+        names = tokenizer.vocabulary
         self._characters = {
             number: tuple(names[character] for character in name) if number >= len(NAMES) else (number,)
             for name, number in names.items()
@@ -42,20 +39,19 @@ class BpeDropout:
         self._begins_word = {number for name, number in names.items() if name.startswith(SPACE)}
         self._merges = {
             (names[left], names[right]): (rank, names[left + right])
-            for rank, (left, right) in enumerate(model["merges"])
+            for rank, (left, right) in enumerate(tokenizer.merges)
             if names[left + right] >= len(NAMES)
         }
         self._variants: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
 
-    def redraw(self, ids: list[int], *, epoch: int, row: int) -> list[int]:
-        """The segmentation of a row in an epoch; at rate 0 it is `ids`."""
+    def redraw(self, ids: list[int], *, key: str) -> list[int]:
+        """Another segmentation, the same for the same key; at rate 0 it is `ids`."""
         words = self._words(ids)
-        choices = shake_128(f"{self.seed} {epoch} {row}".encode()).digest(len(words))
+        choices = shake_128(f"{self.seed} {key}".encode()).digest(len(words))  # a byte chooses one of 256
         drawn: list[int] = []
-        for word, byte in zip(words, choices, strict=True):
-            key = (word, byte % VARIANTS)
-            variant = self._variants.get(key)
-            drawn += variant if variant is not None else self._draw(*key)
+        for wanted in zip(words, choices, strict=True):
+            variant = self._variants.get(wanted)
+            drawn += variant if variant is not None else self._draw(*wanted)
         return drawn
 
     def _words(self, ids: list[int]) -> list[tuple[int, ...]]:
@@ -81,6 +77,33 @@ class BpeDropout:
                     break
             else:
                 return tuple(symbols)
+
+
+class Dropout:
+    """BPE-dropout for pairs, on each side whose tokenizer is bpe.
+
+    A row that would become longer than `longest` stays as it is.
+    """
+
+    def __init__(self, tokenizers: Tokenizers, *, rate: float, seed: int, longest: int) -> None:
+        self.longest = longest
+        self._source = _for(tokenizers.source, rate, seed)
+        self._target = self._source if tokenizers.shared else _for(tokenizers.target, rate, seed)
+
+    def redraw(self, source: list[int], target: list[int], *, epoch: int, row: int) -> tuple[list[int], list[int]]:
+        """The ids of both sides of a row in an epoch."""
+        return (
+            self._side(self._source, source, f"source {epoch} {row}"),
+            self._side(self._target, target, f"target {epoch} {row}"),
+        )
+
+    def _side(self, dropout: BpeDropout | None, ids: list[int], key: str) -> list[int]:
+        drawn = dropout.redraw(ids, key=key) if dropout else ids
+        return drawn if len(drawn) <= self.longest else ids
+
+
+def _for(tokenizer: Tokenizer, rate: float, seed: int) -> BpeDropout | None:
+    return BpeDropout(tokenizer, rate=rate, seed=seed) if tokenizer.merges else None
 
 
 def _numbers(key: str) -> Iterator[int]:

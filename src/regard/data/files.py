@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow
 import pyarrow.parquet
@@ -121,7 +121,7 @@ def read_lines(name: str) -> Iterator[tuple[int, str]]:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[io.BufferedReader]:
+def _opened(name: str) -> Iterator["io.BufferedReader[Any]"]:
     path = Path(name).expanduser()
     try:
         with path.open("rb") as plain:
@@ -129,7 +129,7 @@ def _opened(name: str) -> Iterator[io.BufferedReader]:
             if not head:
                 raise RegardError(f"{name} is empty; give a file with at least one line")
             if head == b"\x1f\x8b" or path.suffix.lower() == ".gz":
-                with io.BufferedReader(gzip.GzipFile(fileobj=plain)) as unpacked:  # type: ignore[arg-type]
+                with io.BufferedReader(gzip.GzipFile(fileobj=plain)) as unpacked:
                     yield unpacked
             else:
                 yield plain
@@ -140,7 +140,9 @@ def _opened(name: str) -> Iterator[io.BufferedReader]:
     except DAMAGED_GZIP as error:
         raise RegardError(f"{name} is damaged gzip ({error}); fetch or pack it again") from None
     except OSError as error:
-        raise RegardError(f"{name} cannot be read ({error.strerror or error}); check the file and your rights") from None
+        raise RegardError(
+            f"{name} cannot be read ({error.strerror or error}); check the file and your rights"
+        ) from None
 
 
 def _refuse_other_than_text(name: str, head: bytes) -> None:
@@ -229,7 +231,8 @@ def _read_table(
             raise RegardError(f"{name}:{number} has no {separator}; each line needs a source, a {separator}, a target")
         else:
             raise RegardError(
-                f"{name}:{number} has {len(cells)} columns and column {needed} is wanted; mend the line or set data.columns"
+                f"{name}:{number} has {len(cells)} columns and column {needed} is wanted; "
+                "mend the line or set data.columns"
             )
 
 

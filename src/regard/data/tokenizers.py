@@ -1,5 +1,6 @@
 """Text ↔ ids. Knows nothing of torch."""
 
+import json
 from collections.abc import Iterable
 from functools import cached_property
 from hashlib import sha256
@@ -27,7 +28,8 @@ class TokenizerConfig(BaseModel):
     target_vocabulary: int | None = Field(None, gt=len(NAMES), description="as vocabulary if not given")
     split: Split = Field(
         "punctuation",
-        description='bpe, unigram and wordpiece cut text at punctuation and digits, or, for text that is cut already, at "spaces" only',
+        description="where pieces of bpe, unigram and wordpiece end: at punctuation and digits, "
+        'or, for text that is tokenised already, only at "spaces"',
     )
     lowercase: bool = False
     dropout: float = Field(0.0, ge=0, lt=1, description="BPE-dropout: share of merges left out while training")
@@ -58,6 +60,16 @@ class Tokenizer:
     def size(self) -> int:
         return self.inner.get_vocab_size()
 
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """The id of each entry, by name."""
+        return self.inner.get_vocab()
+
+    @cached_property
+    def merges(self) -> list[tuple[str, str]]:
+        """What a bpe tokenizer joins, in order; empty for other kinds."""
+        return [(left, right) for left, right in json.loads(self.json)["model"].get("merges", [])]
+
     @cached_property
     def json(self) -> str:
         """The Hugging Face tokenizers form."""
@@ -68,7 +80,8 @@ class Tokenizer:
         try:
             encodings = self.inner.encode_batch_fast(texts, add_special_tokens=False)
         except TypeError:
-            raise RegardError(_not_text(texts)) from None
+            _refuse_surrogates(texts)
+            raise
         return [_without_special(encoding.ids) for encoding in encodings]
 
     def decode(self, rows: list[list[int]]) -> list[str]:
@@ -79,8 +92,8 @@ class Tokenizer:
 
     def pieces(self, row: list[int]) -> list[str]:
         """The name of each id, for display: ▁ stands for a space, <0xC3> for a byte that is no character."""
-        names = [self.inner.id_to_token(number) for number in row]
-        return [self._bytes[name] if name in self._bytes else name for name in names]
+        names = (self.inner.id_to_token(number) or NAMES[UNK] for number in row)
+        return [self._bytes.get(name, name) for name in names]
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text, for display."""
@@ -123,13 +136,10 @@ def _without_special(row: list[int]) -> list[int]:
     return row
 
 
-def _not_text(texts: list[str]) -> str:
+def _refuse_surrogates(texts: list[str]) -> None:
     for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            return f"text {number} is {type(text).__name__}; give strings"
         if any("\ud800" <= character <= "\udfff" for character in text):
-            return f"text {number} holds half of a surrogate pair, which is no character; mend the text"
-    return f"{type(texts).__name__} cannot be encoded; give a list of strings"
+            raise RegardError(f"text {number} holds half of a surrogate pair, which is no character; mend the text")
 
 
 def _byte_names() -> list[str]:

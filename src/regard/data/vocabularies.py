@@ -99,9 +99,7 @@ def _in_order(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
         return pieces
     lowest = min(score for _, score in learned)
     chance = lowest + 1e-4 * sum(len(piece) == 1 for piece, _ in learned)
-    scores = {
-        piece: round(lowest if len(piece) == 1 and score <= chance else score, 4) for piece, score in learned
-    }
+    scores = {piece: round(lowest if len(piece) == 1 and score <= chance else score, 4) for piece, score in learned}
     ordered = sorted(scores.items(), key=lambda entry: (-entry[1], entry[0]))
     return [(name, NEVER) for name, _ in special] + ordered
 
@@ -172,9 +170,7 @@ def _with_marked_spaces(model: models.Model, split: Split, lowercase: bool) -> t
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer = _normalizer([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)], lowercase)
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PIECES[split]), "isolated")
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    tokenizer.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     return tokenizer
 
 

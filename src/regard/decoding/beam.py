@@ -22,7 +22,7 @@ from regard.decoding.constraints import Constraints
 from regard.decoding.coverage import Coverage
 from regard.decoding.finished import Finished
 from regard.decoding.protocol import Model, StateT
-from regard.decoding.vocabulary import largest, log_normaliser
+from regard.decoding.vocabulary import largest, log_normaliser, own
 from regard.layers.embedding import BOS, EOS
 
 
@@ -39,7 +39,7 @@ def beam_search(
     beams = Beams(source, config=config, constraints=constraints, coverage=coverage)
     while True:
         logits, state = model.step(beams.token, state)
-        rows = beams.advance(logits)
+        rows = beams.advance(own(logits))
         if not len(rows):
             return beams.finished
         if not torch.equal(rows, torch.arange(logits.shape[0], device=rows.device)):

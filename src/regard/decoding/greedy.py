@@ -18,7 +18,7 @@ from regard.decoding.config import DecodingConfig
 from regard.decoding.constraints import Constraints
 from regard.decoding.finished import Finished
 from regard.decoding.protocol import Model, StateT
-from regard.decoding.vocabulary import largest, log_normaliser
+from regard.decoding.vocabulary import largest, log_normaliser, own
 from regard.layers.embedding import BOS, EOS
 
 Choice = Callable[[Tensor, Tensor, int], Tensor]
@@ -53,6 +53,7 @@ def follow(
     logprobs = torch.empty(source.shape[0], 0, device=source.device)  # (N, t)
     for length in range(1, config.max_length + 1):
         logits, state = model.step(token, state)
+        logits = own(logits)
         normaliser = log_normaliser(logits)
         constraints.apply(logits, said, source)
         token = choose(logits, rows, length - 1)

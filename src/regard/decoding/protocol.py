@@ -36,8 +36,7 @@ StateT = TypeVar("StateT", bound=State)
 class Model(Protocol[MemoryT, StateT]):
     """A model that answers one token at a time.
 
-    The logits of a step belong to whoever asked for them and may be overwritten: a model must not give out a tensor
-    that it needs again.
+    The logits of a step may be overwritten by whoever asked for them: a step makes new ones.
     """
 
     @property

@@ -12,6 +12,11 @@ _ROWS = 16  # rows normalised at a time: what they need beside the logits stays 
 _BLOCK = 64  # neighbouring logits of which only the largest is looked at first
 
 
+def own(logits: Tensor) -> Tensor:
+    """Logits that may be overwritten: a copy if they were there before the search began and so are the model's."""
+    return logits if logits.is_inference() else logits.clone()
+
+
 def log_normaliser(logits: Tensor) -> Tensor:
     """log Σ_v exp(logits_v), so that log p = logits − it. (N, V) → (N,).
 
@@ -32,7 +37,7 @@ def largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
         values, places = logits.topk(k)
         return values, places
     blocks = vocabulary // _BLOCK
-    body, tail = logits[:, : blocks * _BLOCK].view(-1, blocks, _BLOCK), logits[:, blocks * _BLOCK :]
+    body, tail = logits[:, : blocks * _BLOCK].reshape(-1, blocks, _BLOCK), logits[:, blocks * _BLOCK :]
     promising = body.amax(-1).topk(k).indices  # (N, k) blocks
     rows = torch.arange(logits.shape[0], device=logits.device).unsqueeze(1)
     candidates = torch.cat([body[rows, promising].flatten(1), tail], 1)  # (N, k · block + tail)

@@ -1,12 +1,11 @@
 """What each position works out alone."""
 
-import difflib
 from typing import Literal, get_args
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.errors import RegardError
+from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout
 
 Activation = Literal["relu", "gelu", "swiglu"]
@@ -28,9 +27,7 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         if activation not in get_args(Activation):
-            (nearest,) = difflib.get_close_matches(activation, get_args(Activation), n=1, cutoff=0.0)
-            known = ", ".join(get_args(Activation))
-            raise RegardError(f"activation={activation!r} is unknown; did you mean {nearest!r}? There are {known}")
+            raise unknown_name("activation", activation, get_args(Activation))
         if width < 1 or hidden < 1:
             raise RegardError(f"width={width} and hidden={hidden}: both must be at least 1")
         self.activation = activation

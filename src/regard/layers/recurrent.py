@@ -13,7 +13,6 @@ sum over everything read so far:
 B batch  T time  D width of a direction
 """
 
-import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
@@ -24,7 +23,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from regard.attention.recorder import deliver, watching
-from regard.errors import RegardError
+from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout
 
 Cell = Literal["rnn", "lstm", "gru"]
@@ -118,8 +117,7 @@ class Recurrent(nn.Module):
     ) -> None:
         super().__init__()
         if cell not in FUSED:
-            (nearest,) = difflib.get_close_matches(cell, FUSED, n=1, cutoff=0.0)
-            raise RegardError(f"cell={cell!r} is unknown; did you mean {nearest!r}? There are {', '.join(FUSED)}")
+            raise unknown_name("cell", cell, FUSED)
         if min(inputs, width, layers) < 1:
             raise RegardError(f"inputs={inputs}, width={width}, layers={layers}: each must be at least 1")
         self.cell = cell

@@ -7,7 +7,6 @@
 A scheme is a value; `around(width)` makes the module for one sublayer, called as `residual(x, sublayer)`.
 """
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.heads import MultiHead
-from regard.errors import RegardError
+from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout
 from regard.layers.feed_forward import FeedForward
 
@@ -143,7 +142,7 @@ def build(name: WiringName, *, layers: int) -> Wiring:
         return PreNorm()
     if name == "deep_norm":
         return DeepNorm.encoder(layers)
-    raise _unknown("wiring", name, get_args(WiringName))
+    raise unknown_name("wiring", name, get_args(WiringName))
 
 
 def build_pair(name: WiringName, *, encoder_layers: int, decoder_layers: int) -> tuple[Wiring, Wiring]:
@@ -166,7 +165,7 @@ def build_norm(name: NormName, width: int) -> nn.Module:
         return nn.LayerNorm(width)
     if name == "rms":
         return nn.RMSNorm(width, eps=1e-5)
-    raise _unknown("norm", name, get_args(NormName))
+    raise unknown_name("norm", name, get_args(NormName))
 
 
 def _restart(linears: list[nn.Linear], *, gain: float) -> None:
@@ -179,8 +178,3 @@ def _restart(linears: list[nn.Linear], *, gain: float) -> None:
 def _require_layers(layers: int) -> None:
     if layers < 1:
         raise RegardError(f"layers={layers}: DeepNorm's α and β follow from the depth, which must be at least 1")
-
-
-def _unknown(argument: str, name: str, known: tuple[str, ...]) -> RegardError:
-    (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    return RegardError(f"{argument}={name!r} is unknown; did you mean {nearest!r}? There are {', '.join(known)}")

@@ -7,11 +7,11 @@ a recipe count from the folder one is in.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
@@ -32,15 +32,20 @@ class Recipe(BaseModel):
 
     task: Literal["translate", "transcribe"] = "translate"
     data: DataConfig = Field(default_factory=DataConfig)
-    tokenizer: TokenizerConfig = Field(default_factory=lambda: TokenizerConfig())
+    tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
     model: SerializeAsAny[BaseModel]
-    training: TrainingConfig = Field(default_factory=lambda: TrainingConfig())
-    decoding: DecodingConfig = Field(default_factory=lambda: DecodingConfig())
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    decoding: DecodingConfig = Field(default_factory=DecodingConfig)
 
     @field_validator("model", mode="before")
     @classmethod
     def _by_kind(cls, value: Any) -> Any:
         return models.config_class(value["kind"]).model_validate(value) if isinstance(value, Mapping) else value
+
+    @property
+    def kind(self) -> str:
+        """Which system [model] describes."""
+        return str(getattr(self.model, "kind", ""))
 
     def to_toml(self) -> str:
         """Complete, defaults filled in."""
@@ -75,11 +80,37 @@ def parse(text: str, *, where: str, changes: Iterable[str] = ()) -> Recipe:
         raise RegardError(f'{where}: [model] needs a kind, for example kind = "transformer"; there are {", ".join(models.KINDS)}')
     if model["kind"] not in models.KINDS:
         raise unknown_name(f"{where}: model.kind", model["kind"], models.KINDS)
-    table["model"] = fill_in(model, where=where)
+    table["model"] = fill_in(model, data=table.get("data", {}), where=where)
     try:
         return Recipe.model_validate(table)
     except ValidationError as error:
-        raise RegardError(f"{where}: {_explain(error, table)}") from None
+        raise RegardError(f"{where}: {_explain(error, Recipe, kind=model['kind'])}") from None
+
+
+Config = TypeVar("Config", bound=BaseModel)
+
+
+def check(config: type[Config], settings: Mapping[str, Any], *, where: str) -> Config:
+    """One table of a recipe from its settings, with the same errors as a whole recipe."""
+    try:
+        return config.model_validate(settings)
+    except ValidationError as error:
+        raise RegardError(f"{where}: {_explain(error, config)}") from None
+
+
+def differences(before: Recipe, after: Recipe, *, except_for: Collection[str] = ()) -> list[str]:
+    """The keys on which two recipes differ, each as "key: before → after"."""
+    old, new = _flat(before.model_dump(mode="json")), _flat(after.model_dump(mode="json"))
+    keys = [key for key in {**old, **new} if old.get(key) != new.get(key) and key not in except_for]
+    return [f"{key}: {old.get(key)} → {new.get(key)}" for key in keys]
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"data": {"train": …}} → {"data.train": …}"""
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat.update(_flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value})
+    return flat
 
 
 def _find(recipe: str) -> tuple[str, str]:
@@ -115,13 +146,13 @@ def _apply(table: dict[str, Any], change: str) -> None:
     table[last] = parsed
 
 
-def _explain(error: ValidationError, table: Mapping[str, Any]) -> str:
+def _explain(error: ValidationError, config: type[BaseModel], *, kind: str = "") -> str:
     """The first thing wrong, as a sentence with the key, what was found and what to do."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"] if not _is_branch(str(part))]
     key = ".".join(path)
     if first["type"] == "extra_forbidden":
-        known = _fields(path[:-1], table)
+        known = _fields(path[:-1], config, kind)
         return str(unknown_name("key", key, [".".join([*path[:-1], name]) for name in known]))
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
@@ -136,12 +167,11 @@ def _is_branch(part: str) -> bool:
     return not part.replace("_", "").isalnum() or part in ("str", "int", "float", "Files") or "[" in part
 
 
-def _fields(path: list[str], table: Mapping[str, Any]) -> list[str]:
+def _fields(path: list[str], here: type[BaseModel], kind: str) -> list[str]:
     """The keys that are known at `path`."""
-    here: type[BaseModel] = Recipe
     for name in path:
         if name == "model":
-            here = models.config_class(table["model"]["kind"])
+            here = models.config_class(kind)
             continue
         inner = _model_in(here.model_fields[name].annotation) if name in here.model_fields else None
         if inner is None:

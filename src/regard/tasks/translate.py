@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from regard.data.batches import source_batches
 from regard.data.special import NAMES
 from regard.data.tokenizers import Tokenizers
 from regard.decoding import DecodingConfig, Hypothesis, align, search, unknown_sources
@@ -41,7 +42,7 @@ class Translate:
         self.smoothing = smoothing
         self.r_drop = r_drop
 
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+    def loss(self, model: Any, batch: Any) -> Tensor:
         """Summed over the target tokens of the batch.
 
         A model that draws at random while it learns (hard attention) tells so by `rollout`, and adds what its draws can learn from.
@@ -57,21 +58,25 @@ class Translate:
         if rollout is not None:
             total = total + rollout.surrogate(losses.new_zeros(wanted.shape).masked_scatter(real, losses), real)
         if self.r_drop:
-            total = total / 2 + self.r_drop * divergence(*hidden.chunk(2), model.output)
+            total = total / 2 + self.r_drop * divergence(hidden[: len(hidden) // 2], hidden[len(hidden) // 2 :], model.output)
         return total
 
     def answer(
-        self, model: nn.Module, texts: Sequence[str], *, decoding: DecodingConfig, prefix: Sequence[str] | None = None
+        self, model: Any, texts: Sequence[str], *, decoding: DecodingConfig, prefix: Sequence[str] | None = None
     ) -> list[list[Answer]]:
         """The `n_best` answers to each text, best first, in the order of the texts; nothing is answered to an empty one."""
         sources = self.tokenizers.source.encode(list(texts))
+        asked = [row for row, ids in enumerate(sources) if ids]
         starts = self.tokenizers.target.encode(list(prefix)) if prefix is not None else [[] for _ in texts]
         answers: list[list[Answer]] = [[Answer("", 0.0, (), ())] for _ in texts]
         device = next(model.parameters()).device
-        for rows in _by_length(sources, decoding.batch_tokens):
-            source, lengths = padded([sources[row] for row in rows], device)
-            found = search(model, source, lengths, config=decoding, prefix=[starts[row] for row in rows])  # type: ignore[arg-type]
-            words = self._replacements(model, texts, rows, source, lengths, found) if decoding.replace_unknown else None
+        for batch in source_batches([sources[row] for row in asked], batch_tokens=decoding.batch_tokens):
+            rows = [asked[place] for place in batch.rows]
+            source, lengths = batch.source.to(device), batch.source_lengths.to(device)
+            found = search(model, source, lengths, config=decoding, prefix=[starts[row] for row in rows])
+            words = None
+            if decoding.replace_unknown:
+                words = self._replacements(model, [texts[row] for row in rows], source, lengths, found)
             for place, (row, hypotheses) in enumerate(zip(rows, found, strict=True)):
                 answers[row] = self._texts(hypotheses, None if words is None else words[place])
         return answers
@@ -83,24 +88,36 @@ class Translate:
         return [Answer(t, h.score, h.tokens, h.logprobs) for t, h in zip(texts, hypotheses, strict=True)]
 
     def _replacements(
-        self, model: nn.Module, texts: Sequence[str], rows: list[int], source: Tensor, lengths: Tensor, found: list[list[Hypothesis]]
+        self, model: Any, texts: Sequence[str], source: Tensor, lengths: Tensor, found: list[list[Hypothesis]]
     ) -> list[list[list[str]]]:
         """For each row and hypothesis, the source words that its unknown tokens looked at most."""
-        owner = torch.tensor([place for place, hypotheses in enumerate(found) for _ in hypotheses], device=source.device)
+        owner = torch.tensor([row for row, hypotheses in enumerate(found) for _ in hypotheses], device=source.device)
         every = [hypothesis.tokens for hypotheses in found for hypothesis in hypotheses]
         weights = align(model, source[owner], every, lengths[owner])
-        words: list[list[list[str]]] = [[] for _ in rows]
-        for place, tokens, looked in zip(owner.tolist(), every, weights, strict=True):
-            text = texts[rows[place]]
-            offsets = self.tokenizers.source.offsets(text)
-            chosen = unknown_sources(tokens, looked).values()
-            words[place].append([_word_at(text, *offsets[position]) for position in chosen])
+        words: list[list[list[str]]] = [[] for _ in found]
+        for row, tokens, looked in zip(owner.tolist(), every, weights, strict=True):
+            chosen = unknown_sources(tokens, looked[:, :-1]).values()  # EOS, the last, is no word
+            offsets = self.tokenizers.source.offsets(texts[row])
+            words[row].append([_word_at(texts[row], *offsets[position]) for position in chosen])
         return words
 
-    def alignment(self, model: nn.Module, source: str, answer: Sequence[int]) -> Tensor:
-        """How much each token of an answer looked at each token of the source: (T, S)."""
-        rows, lengths = padded(self.tokenizers.source.encode([source]), next(model.parameters()).device)
-        return align(model, rows, [list(answer)], lengths)[0]
+    def alignment(self, model: Any, source: str, answer: Sequence[int]) -> Tensor:
+        """How much each token of an answer looked at each token of the source and at its end: (T, S + 1)."""
+        device = next(model.parameters()).device
+        (batch,) = source_batches(self.tokenizers.source.encode([source]), batch_tokens=1)
+        return align(model, batch.source.to(device), [list(answer)], batch.source_lengths.to(device))[0]
+
+    def word_alignment(self, model: Any, source: str, answer: Answer) -> list[tuple[int, int]]:
+        """For each word of the answer, the source word it looked at most: (source, target) by number, from 0."""
+        weights = self.alignment(model, source, answer.tokens)[:, :-1]  # EOS is no word
+        from_word = _words_of(source, self.tokenizers.source.offsets(source))
+        tokens = list(answer.tokens)
+        begun = self.tokenizers.target.decode([tokens[: end + 1] for end in range(len(tokens))])
+        to_word = [max(len(text.split()) - 1, 0) for text in begun]
+        looked = torch.zeros(max(to_word, default=-1) + 1, max(from_word, default=-1) + 1)
+        for token, word in enumerate(to_word):
+            looked[word].index_add_(0, torch.tensor(from_word), weights[token].cpu())
+        return [(int(row.argmax()), word) for word, row in enumerate(looked)] if looked.numel() else []
 
     def scores(self, answers: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a") -> dict[str, Score]:
         """What the task is judged by."""
@@ -113,25 +130,9 @@ class Translate:
         return {"bleu": bleu(answers, references)}
 
 
-def padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Rows of ids as one tensor (B, S), filled up with PAD, and their lengths (B,)."""
-    lengths = torch.tensor([len(row) for row in rows])
-    tokens = torch.full((len(rows), int(lengths.max())), PAD)
-    for place, row in enumerate(rows):
-        tokens[place, : len(row)] = torch.tensor(row)
-    return tokens.to(device), lengths.to(device)
-
-
-def _by_length(sources: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:
-    """The rows that say something, those of like length together, at most `batch_tokens` in a batch, padding included."""
-    batch: list[int] = []
-    for row in sorted((row for row, ids in enumerate(sources) if ids), key=lambda row: len(sources[row])):
-        if batch and (len(batch) + 1) * len(sources[row]) > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
+def _words_of(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
+    """Which word, between spaces, each token belongs to."""
+    return [max(len(text[:end].split()) - 1, 0) for _, end in offsets]
 
 
 def _word_at(text: str, begin: int, end: int) -> str:

@@ -21,7 +21,7 @@ def vocabulary_loss(
     hidden (N, M), target (N,) → (), (N,).   Logits are made, used for loss and gradient, and dropped, `ROWS` at a time: memory does
     not grow with N·V, and each logit is computed once for both directions.
     """
-    return _VocabularyLoss.apply(hidden, output.weight, output.bias, target, smoothing)  # type: ignore[no-untyped-call]
+    return _VocabularyLoss.apply(hidden, output.weight, output.bias, target, smoothing)
 
 
 def divergence(first: Tensor, second: Tensor, output: nn.Linear) -> Tensor:

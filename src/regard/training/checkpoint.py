@@ -25,7 +25,8 @@ from regard.training import averaging, durable, randomness
 from regard.training.run import Run
 
 WEIGHTS, TRAINING, STATE = "weights.safetensors", "training.safetensors", "state.json"
-NUMBERS = ("step", "tokens", "seconds", "learning_seconds", "learning_rate", "history", "validations")
+PLACE = ("step", "epoch", "position", "tokens", "seconds", "learning_seconds", "learning_rate")
+RECORDS = ("history", "validations")
 LOSSES = ("loss", "recent")
 
 Tensors = dict[str, Tensor]
@@ -59,9 +60,8 @@ class Checkpoints:
         with run.averaged():
             contents[WEIGHTS] = to_bytes(weights_of(run.model))
         state = {
-            **{name: getattr(run, name) for name in NUMBERS},
+            **{name: getattr(run, name) for name in (*PLACE, *RECORDS)},
             **{name: float(getattr(run, name)) for name in LOSSES},
-            "data": run.batches.state(),
             "random": random_numbers,
             "sha256": {name: _sha256(content) for name, content in contents.items()},
         }
@@ -165,9 +165,8 @@ def _restore(run: Run, origin: Path, state: dict[str, Any], weights: Tensors, tr
     else:
         load_weights(run.model, weights, origin=origin)
     _restore_optimiser(run, _under("optimiser/", training))
-    for name in (*NUMBERS, *LOSSES):
+    for name in (*PLACE, *RECORDS, *LOSSES):
         setattr(run, name, state[name])
-    run.batches.restore(state["data"])
     randomness.restore(_under("random/", training), state["random"])
 
 

@@ -56,7 +56,7 @@ def _plot(axes: Axes, points: Points, name: str, *, color: str, label: str, mark
 
 
 def _mark_best(axes: Axes, validations: Points, objective: Objective) -> None:
-    best = min(validations, key=lambda point: (objective.rank(point), point["step"]))
+    best = min(validations, key=objective.rank)
     at = (best["step"], best[objective.name])
     axes.plot(*at, "o", markersize=9, markerfacecolor="none", markeredgecolor=VALIDATION)
     axes.annotate(

@@ -25,7 +25,7 @@ def fit(run: Run, task: Task, *, schedule: Schedule, watchers: Sequence[Watcher]
     """
     model, optimiser, config = run.model, run.optimiser, run.config
     parameters = list(model.parameters())
-    batches = iter(run.batches)
+    batches = run.batches.stream(epoch=run.epoch, position=run.position)
     model.train()
 
     while not run.ending():
@@ -34,10 +34,10 @@ def fit(run: Run, task: Task, *, schedule: Schedule, watchers: Sequence[Watcher]
         if not group:
             raise RegardError("there is not one batch to train on; look at data.train and its filters")
         targets = sum(batch.targets for batch in group)
-        total = torch.zeros((), device=parameters[0].device)
+        total = torch.zeros((), device=run.device)
         for batch in group:
             with run.autocast():
-                loss = task.loss(model, batch)
+                loss = task.loss(model, batch.to(run.device))
             (loss / targets).backward()
             total += loss.detach()
 
@@ -50,6 +50,7 @@ def fit(run: Run, task: Task, *, schedule: Schedule, watchers: Sequence[Watcher]
         optimiser.zero_grad()
 
         run.step += 1
+        run.epoch, run.position = group[-1].epoch, group[-1].position + 1
         run.tokens += targets
         run.loss = total / targets
         run.learning_seconds += time.perf_counter() - begin

@@ -35,7 +35,7 @@ def build(run: Run, *, task: str, kind: str, scores: Mapping[str, float], flops_
         "seed": run.config.seed,
         "versions": versions(),
         "ended": run.ending(),
-        "device": next(run.model.parameters()).device.type,
+        "device": run.device.type,
         "threads": torch.get_num_threads(),
         "history": run.history,
         "validations": run.validations,
@@ -58,12 +58,12 @@ def flops_per_target(model: nn.Module, task: Task, batches: Iterable[Batch]) -> 
     Counted are matrix products, convolutions, attention and recurrent layers, a multiplication and an addition as two;
     not what is done element by element, nor the optimiser. The model's gradients are lost, its weights stay.
     """
-    targets = 0
+    device, targets = next(model.parameters()).device, 0
     counter = FlopCounterMode(display=False, custom_mapping=CPU_ONLY)
     model.train()
     with torch.random.fork_rng([]), counter:
         for batch in batches:
-            task.loss(model, batch).backward()
+            task.loss(model, batch.to(device)).backward()
             targets += batch.targets
     model.zero_grad()
     return counter.get_total_flops() / targets

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -17,22 +17,26 @@ from regard.training.config import TrainingConfig
 
 
 class Batch(Protocol):
+    """Some examples, and where they stand in training."""
+
     @property
     def targets(self) -> int:
         """How many tokens are to be predicted."""
 
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def position(self) -> int: ...
+
+    def to(self, device: torch.device) -> Self: ...
+
 
 class Stream(Protocol):
-    """Batches without end, in an order that depends on nothing but a seed and the position."""
+    """Batches in an order that depends on nothing but a seed, the epoch and the position in it."""
 
-    def __iter__(self) -> Iterator[Batch]:
-        """Batches from the position on."""
-
-    def state(self) -> dict[str, int]:
-        """The position: after the last batch that was handed out."""
-
-    def restore(self, state: Mapping[str, int]) -> None:
-        """Go on from a position."""
+    def stream(self, *, epoch: int, position: int) -> Iterator[Batch]:
+        """Batches without end, from that place on."""
 
 
 class Task(Protocol):
@@ -47,10 +51,11 @@ class Objective:
     name: str = "loss"
     higher: bool = False
 
-    def rank(self, scores: Mapping[str, float]) -> float:
-        """Lower is better; a score that is no number is worst."""
-        score = scores[self.name]
-        return math.inf if math.isnan(score) else -score if self.higher else score
+    def rank(self, scores: Mapping[str, float]) -> tuple[float, float]:
+        """Less is better. Of equal scores (as in the beginning, when BLEU is 0) the lower loss; no number is worst."""
+        score, loss = scores[self.name], scores.get("loss", 0.0)
+        worst = math.inf
+        return worst if math.isnan(score) else -score if self.higher else score, worst if math.isnan(loss) else loss
 
 
 @dataclass
@@ -66,6 +71,8 @@ class Run:
     precision: torch.dtype = torch.float32  # of matrix products
 
     step: int = 0
+    epoch: int = 0  # the place of the next batch
+    position: int = 0
     tokens: int = 0  # targets learned from
     seconds: float = 0.0  # of wall clock, in this and earlier sittings
     learning_seconds: float = 0.0  # of these, spent in updates
@@ -77,8 +84,7 @@ class Run:
 
     def ranked(self) -> list[int]:
         """The validated steps, best first; of equals the earlier."""
-        order = sorted(self.validations, key=lambda scores: (self.objective.rank(scores), scores["step"]))
-        return [int(scores["step"]) for scores in order]
+        return [int(scores["step"]) for scores in sorted(self.validations, key=self.objective.rank)]
 
     def validated(self) -> bool:
         """Whether this very step was validated."""
@@ -102,12 +108,15 @@ class Run:
         if not math.isfinite(self.loss):
             raise RegardError(
                 f"the loss is {float(self.loss)} at step {self.step}, and nothing can be learned from there; "
-                f"lower learning_rate={self.config.learning_rate:g} or raise warmup={self.config.warmup}, and go on"
+                f"try a learning_rate below {self.config.learning_rate:g}, or a warmup above {self.config.warmup}"
             )
 
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
     def autocast(self) -> torch.autocast:
-        device = next(self.model.parameters()).device.type
-        return torch.autocast(device, torch.bfloat16, enabled=self.precision == torch.bfloat16)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == torch.bfloat16)
 
     def averaged(self) -> AbstractContextManager[None]:
         """Within, the model holds the weights to judge and to keep: their moving average if there is one."""

@@ -109,7 +109,8 @@ def _conclude(
     load_weights(run.model, checkpoints.final_weights(run), origin=checkpoints.directory)
     durable.write_file(directory / WEIGHTS, to_bytes(weights_of(run.model)))
     scores = watchers.judge(run, score) if score else {}
-    cost = report.flops_per_target(run.model, task, islice(run.batches, FLOP_BATCHES))
+    batches = run.batches.stream(epoch=run.epoch, position=run.position)
+    cost = report.flops_per_target(run.model, task, islice(batches, FLOP_BATCHES))
     title = f"{names['task']} · {names['kind']}"
     picture = curve.draw(run.history, run.validations, objective=run.objective, title=title)
     durable.write_file(directory / "curve.png", picture)

@@ -58,8 +58,7 @@ class Validation:
     def __call__(self, run: Run) -> None:
         if not run.config.validate_every or run.step % run.config.validate_every:
             return
-        device = next(run.model.parameters()).device
-        with torch.random.fork_rng([device] if device.type == "cuda" else []), run.averaged():
+        with torch.random.fork_rng([run.device] if run.device.type == "cuda" else []), run.averaged():
             scores = judge(run, self.validate)
         if run.objective.name not in scores:
             there = ", ".join(scores)

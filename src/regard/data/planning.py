@@ -1,0 +1,89 @@
+"""Which rows go together into a batch.
+
+A batch is a table as wide as its longest row on each side, so its rows should be of like length on both sides. Rows are
+points (source length, target length); a region of points that is too large for one batch is divided in two, across
+either side, where the two parts together need the smallest tables; and so on until every part fits.
+"""
+
+import numpy
+from numpy.typing import NDArray
+
+Rows = NDArray[numpy.int64]
+
+FEW = 4  # a region of up to so many batches loses one full batch at a time, so that few batches are half empty
+PLACES = 64  # places at which a larger region may be divided, at whole numbers of batches
+MARGIN = (1.03, 1.07)  # padding to expect; another figure in each epoch gives other batches
+
+
+def plan(
+    source: NDArray[numpy.integer], target: NDArray[numpy.integer], *, budget: int, generator: numpy.random.Generator
+) -> list[Rows]:
+    """The batches of rows with these lengths: in each, rows × longest row ≤ budget, on both sides.
+
+    Every row is in one batch. Rows of equal lengths are interchangeable, and which goes where is random.
+    """
+    longest = numpy.maximum(source, target).astype(numpy.int64)
+    if len(longest) and longest.max() > budget:
+        raise ValueError(
+            f"batch_tokens={budget} is less than the longest row, {longest.max()} tokens; "
+            "raise training.batch_tokens or lower data.max_length"
+        )
+    sides = (source.astype(numpy.int64), target.astype(numpy.int64))
+    margin = generator.uniform(*MARGIN)
+    regions: list[Rows] = [generator.permutation(len(longest))] if len(longest) else []
+    batches: list[Rows] = []
+    while regions:
+        region = regions.pop()
+        if len(region) * longest[region].max() <= budget:
+            batches.append(region)
+        else:
+            expected = int(numpy.ceil(margin * longest[region].sum() / budget))
+            regions += _divide(region, sides, expected=expected, budget=budget)
+    return batches
+
+
+def _divide(region: Rows, sides: tuple[Rows, Rows], *, expected: int, budget: int) -> tuple[Rows, Rows]:
+    """The two parts of a region, cut across one side, that need the fewest cells."""
+    best, parts = numpy.inf, (region, region)
+    for axis, other in (sides, sides[::-1]):
+        ordered = region[numpy.lexsort((other[region], axis[region]))]
+        widths = numpy.stack([axis[ordered], other[ordered]])
+        before = numpy.maximum.accumulate(widths, axis=1)  # widths of the table of rows up to here
+        after = numpy.maximum.accumulate(widths[:, ::-1], axis=1)[:, ::-1]  # of those from here on
+        places = _few(before, after, budget) if expected <= FEW else _whole(widths.max(axis=0), expected)
+        places = numpy.clip(places, 1, len(region) - 1)
+        cells = places * before[:, places - 1].sum(axis=0) + (len(region) - places) * after[:, places].sum(axis=0)
+        if cells.min() < best:
+            best, place = cells.min(), places[cells.argmin()]
+            parts = (ordered[:place], ordered[place:])
+    return parts
+
+
+def _few(before: Rows, after: Rows, budget: int) -> Rows:
+    """Where a full batch ends that is taken from either end of the region."""
+    rows = numpy.arange(1, before.shape[1] + 1)
+    first = (rows * before.max(axis=0) <= budget).sum()
+    last = (rows[::-1] * after.max(axis=0) <= budget).sum()
+    return numpy.array([first, len(rows) - last])
+
+
+def _whole(longest: Rows, expected: int) -> Rows:
+    """Where whole batches end, if the region is to become `expected` batches."""
+    filled = numpy.cumsum(longest)
+    batches = numpy.unique(numpy.linspace(1, expected - 1, min(PLACES, expected - 1)).astype(numpy.int64))
+    places: Rows = numpy.searchsorted(filled, batches * (filled[-1] / expected))
+    return places
+
+
+def share(batches: list[Rows], *, world: int, generator: numpy.random.Generator) -> list[Rows]:
+    """The batches in random order, their number a multiple of `world`: the fullest are halved until it is."""
+    rows = sum(map(len, batches))
+    wanted = -(-len(batches) // world) * world
+    if wanted > rows:
+        raise ValueError(f"{rows} rows cannot be shared by {world} processes; use at most {rows}")
+    batches = sorted(batches, key=len)
+    while len(batches) < wanted:
+        fullest = batches.pop()
+        halves = [fullest[::2], fullest[1::2]]
+        batches = sorted([*batches, *halves], key=len)
+    return [batches[number] for number in generator.permutation(len(batches))]

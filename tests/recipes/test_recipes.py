@@ -1,0 +1,109 @@
+"""Recipes: what comes along, what is refused, and how."""
+
+from pathlib import Path
+
+import pytest
+
+from regard import models, recipes
+from regard.errors import RegardError
+from regard.recipes.presets import PRESETS
+
+FILES = sorted((Path(recipes.__file__).parent).glob("*.toml"))
+GOOD = """
+task = "translate"
+[data]
+train = "a.tsv"
+[model]
+kind = "transformer"
+preset = "tiny"
+"""
+
+
+def test_recipes_were_found():
+    assert len(FILES) == len(recipes.bundled())
+    wanted = {"g2p", "demo", "pairs", "multi30k-en-de", "multi30k-en-fr", "iwslt14-de-en", "wmt14-en-de", "rnn-attention"}
+    assert wanted <= set(recipes.bundled())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_bundled_recipe_builds_its_model_and_says_what_it_is(path: Path):
+    recipe = recipes.load(path.stem)
+    assert recipes.bundled()[path.stem]
+    import torch
+
+    with torch.device("meta"):
+        models.from_config(recipe.model, vocabulary=300)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_complete_recipe_reads_as_itself(path: Path):
+    recipe = recipes.load(path.stem)
+    assert recipes.parse(recipe.to_toml(), where="complete") == recipe
+
+
+@pytest.mark.parametrize("kind", PRESETS)
+def test_presets_exist_as_published(kind: str):
+    assert list(PRESETS[kind]) == ["tiny", "small", "base", "big"]
+    for preset in PRESETS[kind]:
+        text = f'[model]\nkind = "{kind}"\npreset = "{preset}"'
+        recipes.parse(text, where="preset")
+
+
+def test_keys_of_the_recipe_win_over_the_preset():
+    recipe = recipes.parse(GOOD, where="x", changes=["model.layers=7"])
+    assert (recipe.model.layers, recipe.model.width) == (7, 128)
+
+
+def test_a_change_may_be_any_toml_or_a_plain_string():
+    changes = ["training.steps=12", "data.valid=b.tsv", 'data.test={source="a.en", target="a.de"}', "model.tied=false"]
+    recipe = recipes.parse(GOOD, where="x", changes=changes)
+    assert (recipe.training.steps, recipe.data.valid, recipe.model.tied) == (12, "b.tsv", False)
+    assert recipe.data.test.target == "a.de"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("model.widht=3", "x.toml: key 'model.widht' is unknown; did you mean 'model.width'"),
+        ("training.stps=3", "did you mean 'training.steps'"),
+        ("trainin.steps=3", "did you mean 'training'"),
+        ("data.columns.sorce=3", "did you mean 'data.columns.source'"),
+        ("training.steps=many", "training.steps = 'many': input should be a valid integer"),
+        ("training.steps=0", "greater than or equal to 1"),
+        ("model.kind=transfromer", "did you mean 'transformer'"),
+        ("model.preset=huge", "There are tiny, small, base, big, auto"),
+        ("tokenizer.kind=bep", "input should be 'bpe'"),
+        ("decoding.n_best=9", "n_best=9 exceeds beam=5"),
+        ("steps", "expected KEY=VALUE"),
+        ("task.x=1", "has no parts"),
+    ],
+)
+def test_a_mistake_is_named_with_what_to_do(change: str, sentence: str):
+    with pytest.raises(RegardError) as error:
+        recipes.parse(GOOD, where="x.toml", changes=[change])
+    assert sentence in str(error.value)
+
+
+def test_a_recipe_that_is_not_there_or_not_toml(tmp_path: Path):
+    with pytest.raises(RegardError, match="did you mean 'pairs'"):
+        recipes.load("pair")
+    with pytest.raises(RegardError, match="does not exist"):
+        recipes.load(tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("a = = 3")
+    with pytest.raises(RegardError, match=r"bad\.toml is not TOML"):
+        recipes.load(tmp_path / "bad.toml")
+
+
+def test_auto_takes_a_larger_size_for_more_data(tmp_path: Path):
+    (tmp_path / "some.tsv").write_bytes(b"a\tb\n" * 10)
+    with (tmp_path / "more.tsv").open("wb") as file:
+        file.truncate(200_000_000)
+    widths = [
+        recipes.load("pairs", [f"data.train={tmp_path / name}"]).model.width for name in ("some.tsv", "more.tsv")
+    ]
+    assert widths == [128, 512]
+
+
+def test_differences_name_keys_and_values():
+    one, other = (recipes.parse(GOOD, where="x", changes=[f"training.steps={n}", f"training.seed={n}"]) for n in (3, 4))
+    assert recipes.differences(one, other, except_for=("training.steps",)) == ["training.seed: 3 → 4"]

@@ -1,0 +1,52 @@
+import io
+import re
+
+from rich.console import Console
+from toy_run import Following, toy, validate
+
+from regard.training import watchers
+from regard.training.loop import fit
+from regard.training.progress import Progress
+
+
+def shown(*, terminal, every=0.0, **changes):
+    file = io.StringIO()
+    run = toy(**changes)
+    console = Console(file=file, force_terminal=terminal, width=120, color_system=None)
+    with Progress(console=console, every=every) as progress:
+        usual = [watchers.Validation(validate), progress]
+        fit(run, Following(), schedule=lambda _: 0.0125, watchers=usual)
+    return file.getvalue()
+
+
+def test_a_pipe_gets_plain_lines():
+    lines = shown(terminal=False, steps=10).splitlines()
+    steps = [line for line in lines if "validation" not in line]
+    assert len(steps) == 10
+    figures = r"loss \d+\.\d{3}  [\d,]+ tokens/s  rate 1\.25e-02  \d\d:\d\d left"
+    assert re.fullmatch(rf"step 10/10  {figures}", steps[-1])
+    assert "\x1b" not in "".join(lines)
+
+
+def test_a_pipe_is_not_flooded():
+    steps = [line for line in shown(terminal=False, every=1000.0).splitlines() if "validation" not in line]
+    assert [line.split("  ")[0] for line in steps] == ["step 1/40", "step 40/40"]
+
+
+def test_validations_are_lines_of_their_own_and_say_which_is_best():
+    lines = [line for line in shown(terminal=False, steps=10).splitlines() if "validation" in line]
+    assert re.fullmatch(r"step 5  validation  loss [\d.]+  accuracy [\d.]+  \(best so far\)", lines[0])
+    assert len(lines) == 2
+
+
+def test_a_terminal_gets_a_bar():
+    text = shown(terminal=True, steps=10)
+    assert "step 10/10" in text
+    assert "━" in text
+    assert "tokens/s" in text
+    assert "validation" in text
+
+
+def test_a_budget_of_minutes_bounds_the_time_left():
+    last = shown(terminal=False, steps=10**6, minutes=0.002).splitlines()[-1]
+    assert last.endswith("00:00 left")
