@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
@@ -18,7 +19,7 @@ from regard import models, recipes
 from regard.data.batches import Batches, evaluation_batches
 from regard.data.corpus import Corpus, prepare
 from regard.data.dropout import Dropout
-from regard.data.examples import Examples, open_examples, open_splits, references
+from regard.data.examples import DataConfig, Examples, open_examples, open_splits, references
 from regard.data.special import EOS, NAMES
 from regard.data.tokenizers import Tokenizers
 from regard.decoding import DecodingConfig
@@ -28,13 +29,17 @@ from regard.tasks import scores as scoring
 from regard.tasks.scores import Score
 from regard.tasks.translate import Answer, Translate
 from regard.training import durable, machine
-from regard.training.checkpoint import load_weights
+from regard.training import report as reports
+from regard.training.checkpoint import Checkpoints, load_weights
 from regard.training.run import Objective
 from regard.training.train import train as train_in
 
 # what may change when a run is gone on with: how long it goes on, and on what
-CHANGEABLE = ("training.steps", "training.minutes", "training.patience", "training.threads", "training.device")
+LIMITS = ("training.steps", "training.minutes", "training.patience")
+CHANGEABLE = (*LIMITS, "training.threads", "training.device")
 CHUNK = 1024  # lines answered together: enough to batch by length, few enough to begin printing soon
+
+Pairs = str | Path | Mapping[str, str] | None  # a file, {"source": file, "target": file}, or what the recipe names
 
 
 def train(
@@ -47,23 +52,24 @@ def train(
     chosen = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes)
     name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
     path = Path(out) if out is not None else Path("runs") / name
-    _settle(path, chosen)
-    console = Console(stderr=True, quiet=not show)
+    begun = _settle(path, chosen)
+    console = Console(stderr=True, quiet=not show, highlight=False)
     device = machine.prepare(chosen.training)
     splits = open_splits(chosen.data, seed=chosen.training.seed)
-    tokenizers = _tokenizers(path, chosen, splits.train, console)
+    tokenizers = Tokenizers.load(path) if begun else _learn_tokenizers(path, chosen, splits.train, console)
     train_corpus = _corpus("train", splits.train, tokenizers, path, chosen, console)
     valid_corpus = _corpus("valid", splits.valid, tokenizers, path, chosen, console)
     torch.manual_seed(chosen.training.seed)
     module = _module(chosen, tokenizers)
     task = _task(chosen, tokenizers)
-    console.print(f"model: {chosen.kind}, {sum(p.numel() for p in module.parameters()):,} parameters", highlight=False)
+    console.print(_summary(chosen, tokenizers, module))
     batches = Batches(
         train_corpus,
         batch_tokens=chosen.training.batch_tokens,
         seed=chosen.training.seed,
         dropout=_dropout(chosen, tokenizers),
     )
+    final = FinalScores(task, splits.test or splits.valid, decoding=chosen.decoding, console=console)
     report = train_in(
         module,
         task,
@@ -74,9 +80,16 @@ def train(
         width=getattr(chosen.model, "width", None),
         objective=Objective("word_error") if task.lexicon else Objective("bleu", higher=True),
         validate=Validator(task, splits.valid, valid_corpus, batch_tokens=chosen.training.batch_tokens, device=device),
-        score=lambda trained: _final_scores(Model(path, chosen, trained, task, {})),
+        score=final,
         console=console,
     )
+    if final.signatures:
+        report["signatures"] = final.signatures
+        durable.write_file(path / "report.json", reports.dump(report))
+    else:
+        console.print(
+            f"nothing is left to do: {report['ended']}; raise {', '.join(LIMITS)}, or choose another directory"
+        )
     return Model(path, chosen, module, task, report)
 
 
@@ -84,13 +97,12 @@ def load(path: str | Path) -> Model:
     """A trained model from its directory. Nothing in it is executed."""
     path = Path(path)
     if not (path / "weights.safetensors").is_file():
-        raise RegardError(f"{path} is not a model directory: it has no weights.safetensors; train one with: regard train")
+        raise RegardError(f"{path} is no model directory: it has no weights.safetensors; train one with: regard train")
     recipe = recipes.load(path / "recipe.toml")
     tokenizers = Tokenizers.load(path)
     module = _module(recipe, tokenizers)
     load_weights(module, _read_weights(path / "weights.safetensors"), origin=path)
-    report = json.loads((path / "report.json").read_text("utf-8")) if (path / "report.json").is_file() else {}
-    return Model(path, recipe, module.eval(), _task(recipe, tokenizers), report)
+    return Model(path, recipe, module.eval(), _task(recipe, tokenizers), _read_report(path / "report.json"))
 
 
 class Model:
@@ -121,11 +133,16 @@ class Model:
         return self.task.answer(self.module, texts, decoding=decoding or self.recipe.decoding, prefix=starts)
 
     def stream(
-        self, texts: Iterable[str], *, decoding: DecodingConfig | None = None, prefix: str | None = None
+        self,
+        texts: Iterable[str],
+        *,
+        decoding: DecodingConfig | None = None,
+        prefix: str | None = None,
+        together: int = CHUNK,
     ) -> Iterator[tuple[str, list[Answer]]]:
-        """Texts and their answers, in order, a chunk at a time: for any number of lines."""
+        """Texts and their answers, in order, so many `together`: for any number of lines."""
         remaining = iter(texts)
-        while chunk := list(islice(remaining, CHUNK)):
+        while chunk := list(islice(remaining, together)):
             yield from zip(chunk, self.answers(chunk, decoding=decoding, prefix=prefix), strict=True)
 
     def decoding(self, changes: Mapping[str, Any]) -> DecodingConfig:
@@ -135,13 +152,15 @@ class Model:
             settings["beam"] = max(settings["beam"], settings["n_best"])
         return recipes.check(DecodingConfig, settings, where="decoding")
 
-    def evaluate(self, data: Any = None, *, decoding: DecodingConfig | None = None, tokenize: str = "13a") -> dict[str, Score]:
-        """The task's scores on pairs: a file, {source=…, target=…}, or the recipe's own test set (valid without one)."""
+    def evaluate(
+        self, data: Pairs = None, *, decoding: DecodingConfig | None = None, tokenize: str = "13a"
+    ) -> dict[str, Score]:
+        """The task's scores on pairs: a file, {"source": …, "target": …}, or the recipe's own (see `judged_on`)."""
         answers, right = self._answer_all(self.references(data), decoding)
         return self.task.scores(answers, right, tokenize=tokenize)
 
     def compare(
-        self, other: Model, data: Any = None, *, decoding: DecodingConfig | None = None, tokenize: str = "13a"
+        self, other: Model, data: Pairs = None, *, decoding: DecodingConfig | None = None, tokenize: str = "13a"
     ) -> dict[str, dict[str, float]]:
         """This model and another on the same pairs: scores of both, and how likely their difference is chance."""
         wanted = self.references(data)
@@ -149,17 +168,27 @@ class Model:
         second, _ = other._answer_all(wanted, decoding)
         return scoring.compare(first, second, right, tokenize=tokenize)
 
-    def references(self, data: Any = None) -> dict[str, list[str]]:
+    def references(self, data: Pairs = None) -> dict[str, list[str]]:
         """Each source once, with every target that counts as right."""
         config = self.recipe.data
         if data is not None:
-            return references(open_examples(data, key="data", columns=config.columns))
-        if config.test:
-            return references(open_examples(config.test, key="data.test", columns=config.columns))
-        return references(open_splits(config, seed=self.recipe.training.seed).valid)
+            named = str(data) if isinstance(data, Path) else data
+            examples = open_examples(recipes.check(DataConfig, {"test": named}, where="data").test, key="data")
+            examples = replace(examples, columns=config.columns)
+        elif config.test:
+            examples = open_examples(config.test, key="data.test", columns=config.columns)
+        else:
+            examples = open_splits(config, seed=self.recipe.training.seed).valid
+        return _wanted(examples)
+
+    @property
+    def judged_on(self) -> str:
+        """The pairs that `evaluate` takes unless others are given."""
+        data = self.recipe.data
+        return "data.test" if data.test else "data.valid" if data.valid else "the pairs held out of data.train"
 
     def alignment(self, text: str, answer: Answer) -> tuple[list[str], list[str], torch.Tensor]:
-        """Source pieces and their end, answer pieces, and how much each of these looked at each of those: (T, S + 1)."""
+        """Pieces of the source and its end, pieces of the answer, and how much these looked at those: (T, S + 1)."""
         tokenizers = self.task.tokenizers
         weights = self.task.alignment(self.module, text, answer.tokens)
         return [*tokenizers.source.tokens(text), NAMES[EOS]], tokenizers.target.pieces(list(answer.tokens)), weights
@@ -172,21 +201,25 @@ class Model:
         """The tokens of an answer, for display."""
         return self.task.tokenizers.target.pieces(list(answer.tokens))
 
-    def _answer_all(self, wanted: Mapping[str, list[str]], decoding: DecodingConfig | None) -> tuple[list[str], list[list[str]]]:
+    def _answer_all(
+        self, wanted: Mapping[str, list[str]], decoding: DecodingConfig | None
+    ) -> tuple[list[str], list[list[str]]]:
         found = self.answers(list(wanted), decoding=decoding)
         return [each[0].text for each in found], list(wanted.values())
 
 
 class Validator:
-    """What a run is judged by while it learns: loss on the validation pairs, and the score of greedy answers to them."""
+    """What a run is judged by while it learns: loss on the validation pairs, and the score of greedy answers."""
 
     MOST = 1000  # sources answered: enough to rank checkpoints by
 
-    def __init__(self, task: Translate, examples: Examples, corpus: Corpus, *, batch_tokens: int, device: torch.device) -> None:
+    def __init__(
+        self, task: Translate, examples: Examples, corpus: Corpus, *, batch_tokens: int, device: torch.device
+    ) -> None:
         self.task = task
         self.plain = Translate(task.tokenizers)
         self.batches = [batch.to(device) for batch in evaluation_batches(corpus, batch_tokens=batch_tokens)]
-        self.wanted = dict(islice(references(examples).items(), self.MOST))
+        self.wanted = dict(islice(_wanted(examples).items(), self.MOST))
         longest = int(corpus.target.lengths.max()) + 1
         self.decoding = DecodingConfig(beam=1, max_length=longest + longest // 2)
 
@@ -198,31 +231,71 @@ class Validator:
         return {"loss": loss, **score}
 
 
-def _settle(path: Path, recipe: Recipe) -> Recipe:
-    """Keep the recipe beside the model; a directory that has one already must have the same, but for how long to train."""
+class FinalScores:
+    """What a trained model is judged by; `signatures` say how each score came about.
+
+    The pairs are read beforehand, so that what is wrong with them is known before training and not after.
+    """
+
+    def __init__(self, task: Translate, examples: Examples, *, decoding: DecodingConfig, console: Console) -> None:
+        self.task, self.decoding, self.console = task, decoding, console
+        self.wanted = _wanted(examples)
+        self.signatures: dict[str, str] = {}
+
+    def __call__(self, module: nn.Module) -> dict[str, float]:
+        with self.console.status(f"answering {len(self.wanted):,} texts to score the model"):
+            found = self.task.answer(module, list(self.wanted), decoding=self.decoding)
+            scores = self.task.scores([each[0].text for each in found], list(self.wanted.values()))
+        self.signatures = {name: score.signature for name, score in scores.items()}
+        return {name: score.value for name, score in scores.items()}
+
+
+def _wanted(examples: Examples) -> dict[str, list[str]]:
+    """Each source once, with every target that counts as right; a line with nothing on it is no pair."""
+    found = references(pair for pair in examples if pair.source.strip() or pair.target.strip())
+    if not found:
+        raise RegardError(
+            f"{', '.join(map(str, examples.entries))} has no pairs to score a model on; name another file"
+        )
+    return found
+
+
+def _settle(path: Path, recipe: Recipe) -> bool:
+    """Keep the recipe beside the model, and say whether something was learned there before.
+
+    If so, it must have been by the same recipe, but for how long to train.
+    """
     stored = path / "recipe.toml"
-    if stored.exists():
-        before = recipes.load(stored)
-        changed = recipes.differences(before, recipe, except_for=CHANGEABLE)
+    begun = (path / "weights.safetensors").exists() or bool(Checkpoints(path / "checkpoints").steps())
+    if begun and stored.exists():
+        changed = recipes.differences(recipes.load(stored), recipe, except_for=CHANGEABLE)
         if changed:
             raise RegardError(
-                f"{path} was trained with another recipe ({'; '.join(changed)}); choose another directory with -o, or undo the change"
+                f"{path} was trained with another recipe ({'; '.join(changed)}); "
+                "choose another directory with -o, or undo the change"
             )
     try:
         path.mkdir(parents=True, exist_ok=True)
         durable.write_file(stored, recipe.to_toml().encode())
     except OSError as error:
         raise RegardError(f"{path} cannot be written: {error.strerror}; choose another directory with -o") from None
-    return recipe
+    return begun
 
 
-def _tokenizers(path: Path, recipe: Recipe, examples: Examples, console: Console) -> Tokenizers:
-    if (path / "tokenizer.json").exists() or (path / "target.json").exists():
-        return Tokenizers.load(path)
+def _learn_tokenizers(path: Path, recipe: Recipe, examples: Examples, console: Console) -> Tokenizers:
+    for name in ("tokenizer.json", "source.json", "target.json"):
+        (path / name).unlink(missing_ok=True)  # of an attempt that learned nothing else, perhaps by another recipe
     with console.status("learning a vocabulary"):
         tokenizers = Tokenizers.train(examples, recipe.tokenizer)
         tokenizers.save(path)
     return tokenizers
+
+
+def _summary(recipe: Recipe, tokenizers: Tokenizers, module: nn.Module) -> str:
+    """What is about to be trained, in two lines."""
+    sizes = [f"{tokenizers.source.size:,}", *([] if tokenizers.shared else [f"{tokenizers.target.size:,}"])]
+    parameters = sum(parameter.numel() for parameter in module.parameters())
+    return f"vocabulary: {' and '.join(sizes)} tokens\nmodel: {recipe.kind}, {parameters:,} parameters"
 
 
 def _corpus(
@@ -232,13 +305,24 @@ def _corpus(
         corpus = prepare(
             examples,
             tokenizers,
-            folder=path / "corpus",
+            folder=path / "checkpoints" / "corpus",
             name=name,
             filters=recipe.data.filters,
             progress=lambda pairs: status.update(f"reading the {name} pairs: {pairs:,}"),
         )
-    console.print(f"{name}: {corpus.report}", highlight=False)
+    console.print(f"{name}: {corpus.report}")
+    console.print(f"  source: {corpus.source.statistics()}\n  target: {corpus.target.statistics()}")
     return corpus
+
+
+def _read_report(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise RegardError(f"{path} is damaged ({error}); copy the model directory again, or delete that file") from None
+    return found
 
 
 def _read_weights(path: Path) -> dict[str, torch.Tensor]:
@@ -251,10 +335,6 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
 def _dropout(recipe: Recipe, tokenizers: Tokenizers) -> Dropout | None:
     rate = recipe.tokenizer.dropout
     return Dropout(tokenizers, rate=rate, seed=recipe.training.seed, longest=recipe.data.max_length) if rate else None
-
-
-def _final_scores(model: Model) -> dict[str, float]:
-    return {name: score.value for name, score in model.evaluate().items()}
 
 
 def _module(recipe: Recipe, tokenizers: Tokenizers) -> nn.Module:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -16,11 +19,11 @@ from regard.version import __version__
 app = typer.Typer(
     name="regard",
     help="Train attention models on your own data, on the machine you have, and see what they look at.",
-    no_args_is_help=True,
     add_completion=False,
-    pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+# what the parser raises; typer gives it no name of its own
+UsageError: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="a model directory")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON, for scripts")]
@@ -32,29 +35,47 @@ Changes = Annotated[
 
 def main() -> None:
     """Run a command; what the user can put right is one line on standard error and exit code 2."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    warnings.formatwarning = lambda message, *_, **__: f"regard: {message}\n"
+    command = typer.main.get_command(app)
     try:
-        app()
+        with command.make_context("regard", sys.argv[1:]) as context:
+            command.invoke(context)
+        sys.stdout.flush()
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except UsageError as error:
+        asked = error.ctx.command_path if error.ctx else "regard"
+        _end(f"{error.format_message().rstrip('.')}; see: {asked} --help", code=2)
     except RegardError as error:
-        print(f"regard: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
+        _end(str(error), code=2)
     except KeyboardInterrupt as interrupted:
-        print(f"regard: {interrupted or 'stopped'}", file=sys.stderr)
-        sys.exit(130)
+        _end(str(interrupted) or "stopped", code=130)
     except BrokenPipeError:  # the reader of a pipe has seen enough
-        sys.stderr.close()
-        sys.exit(0)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _end(message: str, *, code: int) -> NoReturn:
+    print(f"regard: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
 
 
 @app.callback(invoke_without_command=True)
-def _options(version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False) -> None:
+def _options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False,
+) -> None:
     if version:
         print(f"regard {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 @app.command()
 def demo(
-    words: Annotated[list[str] | None, typer.Argument(help="words to pronounce afterwards")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="words to pronounce afterwards")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="the model directory")] = Path("runs/demo"),
 ) -> None:
     """Train spelling → pronunciation in about three minutes, score it, show what it looks at."""
@@ -65,86 +86,109 @@ def demo(
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="a bundled name (see `regard recipes`) or a TOML file")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="the model directory; resumed if it exists")] = None,
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="a name that `regard recipes` lists, or a TOML file")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="the model directory, resumed if it exists; runs/RECIPE without")
+    ] = None,
     changes: Changes = None,
 ) -> None:
     """Train a model from a recipe, or go on with one that was interrupted."""
     from regard.api import train as train_model
 
     model = train_model(recipe, out=out, changes=changes or [], show=True)
+    print(f"trained for {model.report['steps']:,} steps: {model.report['ended']}")
+    print(f"scores on {model.judged_on}:")
     _print_scores(model.report["scores"], model.report.get("signatures", {}))
-    print(f"the model is in {model.path}; try: regard run {model.path}")
+    print(f"the model is in {model.path}, its learning curve in {model.path / 'curve.png'}; try:")
+    print(f'  regard run {model.path} "a text"')
+    print(f"  regard evaluate {model.path} --data FILE")
 
 
 @app.command()
 def run(
     model: ModelPath,
-    text: Annotated[list[str] | None, typer.Argument(help="texts to answer; standard input, line by line, without any")] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="texts to answer; without any, the lines of standard input"),
+    ] = None,
     beam: Beam = None,
-    n_best: Annotated[int, typer.Option(min=1, help="answers to each line, with their scores when more than one")] = 1,
-    sample: Annotated[bool, typer.Option(help="draw at random instead of searching for the best")] = False,
-    temperature: Annotated[float | None, typer.Option(help="of sampling")] = None,
-    top_k: Annotated[int | None, typer.Option(help="of sampling")] = None,
-    top_p: Annotated[float | None, typer.Option(help="of sampling")] = None,
+    n_best: Annotated[int, typer.Option(min=1, help="answers to each line; with their scores, if more than one")] = 1,
+    sample: Annotated[bool, typer.Option("--sample", help="draw at random instead of searching for the best")] = False,
+    temperature: Annotated[float | None, typer.Option(help="of sampling: below 1 nearer to what is probable")] = None,
+    top_k: Annotated[int | None, typer.Option(help="of sampling: among so many most probable tokens")] = None,
+    top_p: Annotated[float | None, typer.Option(help="of sampling: among tokens that hold this much mass")] = None,
     seed: Annotated[int | None, typer.Option(help="of sampling")] = None,
     prefix: Annotated[str | None, typer.Option(help="how every answer must begin")] = None,
-    alignment: Annotated[bool, typer.Option(help="word alignments as source-target pairs, after a tab")] = False,
+    alignment: Annotated[
+        bool, typer.Option("--alignment", help="which source word each word looked at, as source-target, after a tab")
+    ] = False,
     max_length: Annotated[int | None, typer.Option(min=1, help="the longest answer, in tokens")] = None,
-    no_repeat_ngram: Annotated[int | None, typer.Option(min=0, help="no sequence of so many tokens occurs twice")] = None,
-    replace_unknown: Annotated[bool, typer.Option(help="copy the source word looked at in place of <unk>")] = False,
+    no_repeat_ngram: Annotated[int | None, typer.Option(min=0, help="no sequence of so many tokens twice")] = None,
+    replace_unknown: Annotated[
+        bool, typer.Option("--replace-unknown", help="copy the source word looked at where a word is unknown")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Answer texts: one line in, one line out, in order."""
-    from regard.api import load
+    from regard.api import CHUNK, load
 
     loaded = load(model)
     options = {"beam": beam, "n_best": n_best, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     options |= {"max_length": max_length, "no_repeat_ngram": no_repeat_ngram}
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    given |= {"sample": True} if sample else {}
-    given |= {"replace_unknown": True} if replace_unknown else {}
-    decoding = loaded.decoding(given)
-    for line, answers in loaded.stream(text if text else _lines(), decoding=decoding, prefix=prefix):
-        pairs = loaded.word_alignment(line, answers[0]) if alignment else None
+    options |= {"sample": sample or None, "replace_unknown": replace_unknown or None}
+    decoding = loaded.decoding({name: value for name, value in options.items() if value is not None})
+    together = 1 if not text and sys.stdin.isatty() else CHUNK  # someone who types wants an answer to each line
+    for line, answers in loaded.stream(text or _lines(), decoding=decoding, prefix=prefix, together=together):
+        aligned = [loaded.word_alignment(line, answer) if alignment else None for answer in answers]
         if as_json:
-            found = [{"text": a.text, "score": a.score, "tokens": loaded.pieces(a)} for a in answers]
-            row = {"input": line, "answers": found, **({} if pairs is None else {"alignment": pairs})}
-            print(json.dumps(row, ensure_ascii=False), flush=True)
+            found = [
+                {"text": answer.text, "score": answer.score, "tokens": loaded.pieces(answer)}
+                | ({} if pairs is None else {"alignment": pairs})
+                for answer, pairs in zip(answers, aligned, strict=True)
+            ]
+            print(json.dumps({"input": line, "answers": found}, ensure_ascii=False), flush=True)
             continue
-        ending = "" if pairs is None else "\t" + " ".join(f"{s}-{t}" for s, t in pairs)
-        for answer in answers[:n_best]:
-            print(answer.text + (f"\t{answer.score:.4f}" if n_best > 1 else "") + ending, flush=True)
+        for answer, pairs in zip(answers, aligned, strict=True):
+            columns = [answer.text.replace("\n", " "), *([f"{answer.score:.4f}"] if n_best > 1 else [])]
+            columns += [] if pairs is None else [" ".join(f"{source}-{target}" for source, target in pairs)]
+            print(*columns, sep="\t", flush=True)
 
 
 @app.command()
 def evaluate(
     model: ModelPath,
-    data: Annotated[str | None, typer.Option(help="a file of pairs; the recipe's own test (or valid) set without it")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="a file of pairs; without it the recipe's test set, or valid")
+    ] = None,
     source: Annotated[str | None, typer.Option(help="source lines, with --target instead of --data")] = None,
     target: Annotated[str | None, typer.Option(help="reference lines")] = None,
     against: Annotated[Path | None, typer.Option(help="another model: paired bootstrap on the same data")] = None,
-    tokenized: Annotated[bool, typer.Option(help="text is tokenised already: score it as it stands")] = False,
+    tokenized: Annotated[
+        bool, typer.Option("--tokenized", help="text is tokenised already: score it as it stands")
+    ] = False,
     beam: Beam = None,
     as_json: Json = False,
 ) -> None:
-    """Score a model on data it has not learned from."""
+    """Score a model on data it has not learned from, alone or against another."""
     from regard.api import load
 
-    if (source is None) != (target is None):
-        raise RegardError("--source and --target go together: two files with as many lines")
-    entry: Any = {"source": source, "target": target} if source else data
+    if (source is None) != (target is None) or (source and data):
+        raise RegardError("give --data, or --source and --target: two files with as many lines")
+    entry = {"source": source, "target": target} if source and target else data
     loaded = load(model)
     decoding = None if beam is None else loaded.decoding({"beam": beam})
+    tokenize = "none" if tokenized else "13a"
     if against is not None:
-        result = loaded.compare(load(against), entry, tokenize="none" if tokenized else "13a", decoding=decoding)
+        result = loaded.compare(load(against), entry, tokenize=tokenize, decoding=decoding)
         if as_json:
             print(json.dumps(result, indent=2))
             return
+        print(f"first: {model}   second: {against}   p: how likely such a difference is by chance")
+        print(f"{'':10} {'first':>8} {'second':>8} {'p':>8}")
         for name, row in result.items():
-            print(f"{name:14} {row['first']:8.2f} {row['second']:8.2f}   p = {row['p']:.4f}")
+            print(f"{name:10} {row['first']:8.2f} {row['second']:8.2f} {row['p']:8.4f}")
         return
-    scores = loaded.evaluate(entry, tokenize="none" if tokenized else "13a", decoding=decoding)
+    scores = loaded.evaluate(entry, tokenize=tokenize, decoding=decoding)
     if as_json:
         print(json.dumps({name: {"value": s.value, "signature": s.signature} for name, s in scores.items()}, indent=2))
         return
@@ -178,7 +222,7 @@ def _print_table(rows: dict[str, str], as_json: bool) -> None:
 
 def _print_scores(scores: dict[str, float], signatures: dict[str, str]) -> None:
     for name, value in scores.items():
-        print(f"{name:14} {value:8.2f}   {signatures.get(name, '')}".rstrip())
+        print(f"{name:12} {value:8.2f}   {signatures.get(name, '')}".rstrip())
 
 
 def _lines() -> Iterator[str]:
@@ -187,7 +231,10 @@ def _lines() -> Iterator[str]:
         try:
             yield raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
-            raise RegardError(f"standard input, line {number}: not UTF-8; convert it, e.g. iconv -f latin1 -t utf8") from None
+            raise RegardError(
+                f"line {number} of standard input is not UTF-8; "
+                "convert it, if it is Latin-1 with: iconv -f latin1 -t utf-8"
+            ) from None
 
 
 if __name__ == "__main__":

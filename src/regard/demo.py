@@ -14,16 +14,17 @@ WORDS = ("attention", "transformer", "queue", "regard")
 
 
 def run(words: Sequence[str], *, out: Path, show: Console | None = None) -> Model:
-    """Train the embedded recipe in `out` (or take up the model that is there), score it, pronounce words, draw an alignment."""
+    """Train the embedded recipe in `out` (or take up what is there), score it, pronounce words, draw an alignment."""
     console = show or Console()
     console.print("[bold]regard demo[/]: learning how English words are spoken, from the CMU Pronouncing Dictionary\n")
     model = train("demo", out=out, show=True)
     scores = model.report["scores"]
     console.print(
         f"\non {len(model.references()):,} words it has never seen: "
-        f"[bold]{scores['word_error']:.1f} %[/] of words wrong, [bold]{scores['symbol_error']:.1f} %[/] of sounds wrong\n"
+        f"[bold]{scores['word_error']:.1f} %[/] of words wrong, "
+        f"[bold]{scores['symbol_error']:.1f} %[/] of sounds wrong\n"
     )
-    asked = [word.lower() for word in words] or list(WORDS)
+    asked = [word for text in words for word in text.lower().split()] or list(WORDS)
     answers = model.answers(asked)
     for word, found in zip(asked, answers, strict=True):
         console.print(f"  {word:16} {found[0].text}", highlight=False)

@@ -137,9 +137,17 @@ def test_edges_never_leave_out_an_allowed_pair_and_name_none_twice(scene: Scene)
 
 
 STATEMENTS = {
-    "blocks": [Causal(), Window(3), Window(3, shape=(4, 5)), Global(1), Random(2), Edges(torch.tensor([[0, 1]]))]
-    + [Blocks(3, Window(3) | Global(1)), Window(3) | Random(1), ~Causal() & Window(5), Window(4).shift(8)],
-    "neighbours": [Window(3, dilation=2), Window(3, shape=(4, 5)), Random(2), Random(2) & ~Causal(), Window(3).shift(8)],
+    "blocks": [
+        *(Causal(), Window(3), Window(3, shape=(4, 5)), Global(1), Random(2), Edges(torch.tensor([[0, 1]]))),
+        *(Blocks(3, Window(3) | Global(1)), Window(3) | Random(1), ~Causal() & Window(5), Window(4).shift(8)),
+    ],
+    "neighbours": [
+        Window(3, dilation=2),
+        Window(3, shape=(4, 5)),
+        Random(2),
+        Random(2) & ~Causal(),
+        Window(3).shift(8),
+    ],
     "edges": [Edges(torch.tensor([[0, 1]])), Edges(torch.tensor([[0, 1]])) & Causal()],
 }
 

@@ -55,6 +55,13 @@ def test_training_again_changes_nothing(tmp_path):
     assert contents(tmp_path) == before
 
 
+def test_a_budget_of_time_that_is_used_up_stays_so(tmp_path):
+    first = learn(tmp_path, minutes=1e-9, checkpoint_every=1)
+    assert first["steps"] == 1
+    assert learn(tmp_path, minutes=1e-9, checkpoint_every=1) == first
+    assert learn(tmp_path, minutes=None)["steps"] == 40
+
+
 def test_more_steps_go_on_from_the_last(tmp_path):
     learn(tmp_path / "whole", steps=60, average=1)
     learn(tmp_path / "longer", steps=40, average=1)

@@ -41,7 +41,7 @@ def dense(query: Tensor, key: Tensor, value: Tensor, *, score: Score, pattern: P
     allowed = None if _sees_all(pattern, keys) else pattern.dense(queries, keys, device=device)
     out, weights = _attend(query, key, value, score, allowed, bias)
     if weights is not None:
-        deliver(weights)
+        deliver(weights, vectors=(query, key) if score.dot else None)
     return out
 
 
@@ -66,9 +66,8 @@ def blocks(
         out = out.index_copy(1, bucket.rows, result.to(out.dtype))
         if weights is not None:
             shown.append(_sparse(weights, bucket.i, bucket.j, bucket.allowed, query, keys))
-    if watching():
-        nothing = torch.zeros(*query.shape[:3], keys, dtype=query.dtype, device=query.device, layout=torch.sparse_coo)
-        deliver(sum(shown, start=nothing).coalesce())
+    if shown:
+        deliver(sum(shown[1:], start=shown[0]).coalesce())
     return out.flatten(1, 2)[:, :queries].unflatten(0, query.shape[:2])
 
 
@@ -181,6 +180,7 @@ def _make_buckets(pattern: Pattern, size: int, queries: int, keys: int, device: 
     tiles = pattern.blocks(size, queries, keys)
     if tiles is None:
         tiles = torch.ones(-(-queries // size), -(-keys // size), dtype=torch.bool)
+    tiles[0, 0] |= not tiles.any()  # one tile at least, so that there are weights to show and gradients, if of zero
     counts = tiles.sum(1)
     buckets = []
     while (widest := int(counts.max())) > 0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import Tensor, nn
@@ -20,9 +21,11 @@ class Recorder(Mapping[str, Tensor]):
     A sparse kernel delivers sparse tensors of the same logical shape; `record[path]` is always dense.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, only: str = "*") -> None:
+        self._only = only
         self._paths = {module: path for path, module in model.named_modules()}
         self._calls: dict[str, list[Tensor]] = {}
+        self._vectors: dict[str, tuple[Tensor, Tensor]] = {}
         self._running: list[str] = []
 
     def __getitem__(self, path: str) -> Tensor:
@@ -44,13 +47,32 @@ class Recorder(Mapping[str, Tensor]):
             raise KeyError(f"no weights were delivered by {path!r}; there are weights from {sorted(self._calls)}")
         return self._calls[path]
 
+    def vectors(self, path: str) -> tuple[Tensor, Tensor]:
+        """Queries (B, H, Q, D) and keys (B, H, K, D) of the latest call, as they were compared by dot product."""
+        if path not in self._vectors:
+            raise KeyError(f"no queries and keys were delivered by {path!r}; there are some from {sorted(self._vectors)}")
+        return self._vectors[path]
+
     def clear(self) -> None:
         """Forget what was delivered and go on recording."""
         self._calls.clear()
+        self._vectors.clear()
 
-    def take(self, weights: Tensor) -> None:
-        """Keep `weights` under the path of the module that is running now ("" for the model itself)."""
-        self._calls.setdefault(self._running[-1] if self._running else "", []).append(weights.detach())
+    @property
+    def running(self) -> str:
+        """Path of the module that is running now ("" for the model itself)."""
+        return self._running[-1] if self._running else ""
+
+    def wanted(self) -> bool:
+        """Whether the weights of what runs now were asked for."""
+        return self._only == "*" or fnmatchcase(self.running, self._only)
+
+    def take(self, weights: Tensor, vectors: tuple[Tensor, Tensor] | None) -> None:
+        """Keep what is delivered under the path of the module that is running now."""
+        if self.wanted():
+            self._calls.setdefault(self.running, []).append(weights.detach())
+            if vectors is not None:
+                self._vectors[self.running] = (vectors[0].detach(), vectors[1].detach())
 
     def enter(self, module: nn.Module, *_: Any) -> None:
         """Forward pre-hook: `module` begins to run."""
@@ -67,13 +89,13 @@ _active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 @contextmanager
-def recording(model: nn.Module) -> Iterator[Recorder]:
-    """Record every attention of `model` while the `with` lasts.
+def recording(model: nn.Module, *, only: str = "*") -> Iterator[Recorder]:
+    """Record every attention of `model` while the `with` lasts, or those alone whose path matches `only`, such as "decoder.*.cross".
 
     Other threads using the same model are not recorded and are not slowed. What else attends meanwhile, outside of any
     module of `model`, is recorded as "".
     """
-    recorder = Recorder(model)
+    recorder = Recorder(model, only=only)
     hooks = []
     for module in model.modules():
         hooks.append(module.register_forward_pre_hook(recorder.enter))
@@ -89,11 +111,12 @@ def recording(model: nn.Module) -> Iterator[Recorder]:
 
 def watching() -> bool:
     """Whether somebody wants the weights of what runs now."""
-    return _active.get() is not None
+    recorder = _active.get()
+    return recorder is not None and recorder.wanted()
 
 
-def deliver(weights: Tensor) -> None:
-    """Hand over weights (B, H, Q, K), dense or sparse; does nothing when nobody is watching."""
+def deliver(weights: Tensor, *, vectors: tuple[Tensor, Tensor] | None = None) -> None:
+    """Hand over weights (B, H, Q, K), dense or sparse, and the queries and keys they are from; nobody watching, nothing is done."""
     recorder = _active.get()
     if recorder is not None:
-        recorder.take(weights)
+        recorder.take(weights, vectors)

@@ -19,8 +19,8 @@ from regard.data.planning import Rows, plan, share
 from regard.data.prefetch import ahead
 from regard.data.special import BOS, EOS, PAD
 
-WINDOW = 2**17  # rows that are planned at a time
-DRAWN_WINDOW = 2**14  # with dropout: rows whose new segmentation is in memory at a time
+WINDOW = 2**18  # rows that are planned at a time
+DRAWN_WINDOW = 2**15  # with dropout: rows whose new segmentation is in memory at a time
 AHEAD = 8  # batches prepared beforehand
 
 

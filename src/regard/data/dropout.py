@@ -13,7 +13,7 @@ a table.
 from array import array
 from collections.abc import Iterator
 from hashlib import shake_128
-from itertools import chain, count, pairwise
+from itertools import chain, count, islice, pairwise
 
 from regard.data.special import NAMES
 from regard.data.tokenizers import Tokenizer, Tokenizers
@@ -69,6 +69,10 @@ class BpeDropout:
     def _segment(self, word: tuple[int, ...], numbers: Iterator[int]) -> tuple[int, ...]:
         symbols = [character for number in word for character in self._characters[number]]
         merges, limit = self._merges, self.rate * RANGE
+        first = list(islice(numbers, len(symbols) - len(word)))
+        if all(number >= limit for number in first):
+            return word  # no merge on the way to it was left out
+        numbers = chain(first, numbers)
         while True:
             possible = [(merges[pair], place) for place, pair in enumerate(pairwise(symbols)) if pair in merges]
             for (_, merged), place in sorted(possible):

@@ -173,7 +173,8 @@ def _decode(name: str, number: int, offset: int, raw: bytes) -> str:
 def _read_side_by_side(entry: Files) -> Iterator[Pair]:
     sources, targets = read_lines(entry.source), read_lines(entry.target)
     lines = 0
-    for (lines, source), following in zip(sources, _or_none(targets), strict=False):
+    for lines, source in sources:
+        following = next(targets, None)
         if following is None:
             total = lines + sum(1 for _ in sources)
             raise _unequal(entry, total, lines - 1)
@@ -181,11 +182,6 @@ def _read_side_by_side(entry: Files) -> Iterator[Pair]:
     rest = sum(1 for _ in targets)
     if rest:
         raise _unequal(entry, lines, lines + rest)
-
-
-def _or_none(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str] | None]:
-    yield from lines
-    yield None
 
 
 def _unequal(entry: Files, sources: int, targets: int) -> RegardError:

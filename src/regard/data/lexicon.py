@@ -20,6 +20,8 @@ from regard.errors import RegardError
 NAME = "cmudict"
 PARTS = ("train", "valid", "test")
 TEST, VALID = 5, 2  # percent
+VARIANT = re.compile(r"\(\d+\)$")  # "either(2)"
+STRESS = re.compile(r"[012]")  # "AH0"
 
 
 def is_lexicon(entry: str) -> bool:
@@ -47,16 +49,16 @@ def read(entry: str) -> Iterator[Pair]:
 
 def _pairs(wanted: str) -> Iterator[Pair]:
     seen: set[str] = set()
-    previous = ""
+    previous, inside = "", False
     for number, line in read_lines(str(path())):
-        if not (fields := line.partition("#")[0].split()):
-            continue
-        spelling, *sounds = fields
-        word = re.sub(r"\(\d+\)$", "", spelling).lower()
+        spelling, _, sounds = line.partition("#")[0].strip().partition(" ")
+        word = VARIANT.sub("", spelling).lower()
         if word != previous:  # the variants of a word follow one another
-            seen, previous = set(), word
-        spoken = " ".join(sound.rstrip("012") for sound in sounds)
-        if spoken not in seen and wanted in ("", part(word)):
+            seen, previous, inside = set(), word, wanted in ("", part(word))
+        if not inside or not sounds:
+            continue
+        spoken = STRESS.sub("", sounds)
+        if spoken not in seen:
             seen.add(spoken)
             yield Pair(word, spoken, NAME, number)
 

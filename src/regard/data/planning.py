@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 Rows = NDArray[numpy.int64]
 
-FEW = 4  # a region of up to so many batches loses one full batch at a time, so that few batches are half empty
+FEW = 3  # a region of up to so many batches loses one full batch at a time, so that few batches are half empty
 PLACES = 64  # places at which a larger region may be divided, at whole numbers of batches
-MARGIN = (1.03, 1.07)  # padding to expect; another figure in each epoch gives other batches
+MARGIN = (1.05, 1.09)  # padding to expect; another figure in each epoch gives other batches
 
 
 def plan(

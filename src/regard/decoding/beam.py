@@ -22,6 +22,7 @@ from regard.decoding.constraints import Constraints
 from regard.decoding.coverage import Coverage
 from regard.decoding.finished import Finished
 from regard.decoding.protocol import Model, StateT
+from regard.decoding.tree import Tree
 from regard.decoding.vocabulary import largest, log_normaliser, own
 from regard.layers.embedding import BOS, EOS
 
@@ -34,9 +35,13 @@ def beam_search(
     config: DecodingConfig,
     constraints: Constraints,
     coverage: Coverage | None = None,
+    tree: Tree | None = None,
 ) -> Finished:
-    """Search from a state of one row for each source. source (B,): which source a row answers."""
-    beams = Beams(source, config=config, constraints=constraints, coverage=coverage)
+    """Search from a state of one row for each source. source (B,): which source a row answers.
+
+    `tree` grows with the search of a single source.
+    """
+    beams = Beams(source, config=config, constraints=constraints, coverage=coverage, tree=tree)
     while True:
         logits, state = model.step(beams.token, state)
         rows = beams.advance(own(logits))
@@ -50,9 +55,15 @@ class Beams:
     """All hypotheses alive, as rows of a few tensors; rows of one source are neighbours, best first."""
 
     def __init__(
-        self, source: Tensor, *, config: DecodingConfig, constraints: Constraints, coverage: Coverage | None
+        self,
+        source: Tensor,
+        *,
+        config: DecodingConfig,
+        constraints: Constraints,
+        coverage: Coverage | None,
+        tree: Tree | None,
     ) -> None:
-        self.config, self.constraints, self.coverage = config, constraints, coverage
+        self.config, self.constraints, self.coverage, self.tree = config, constraints, coverage, tree
         self.finished = Finished()
         rows = len(source)
         self.source = source  # (A,) which source this is
@@ -75,6 +86,8 @@ class Beams:
         alive = possible & ~ends
         alive &= alive.cumsum(1) <= beam
         alive &= ~self._done(total.masked_fill(~alive, -math.inf).amax(1)).unsqueeze(1)
+        if self.tree is not None:
+            self.tree.grow([part[0] for part in (row, token, logprob, total)], alive[0], over[0])
         return self._go_on(alive, row, token, logprob, total)
 
     def _candidates(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

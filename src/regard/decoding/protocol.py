@@ -72,13 +72,13 @@ def source_lengths(source: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 @contextmanager
-def evaluation(model: object) -> Iterator[None]:
-    """No gradients and no dropout while the `with` lasts; afterwards each module is in the mode it was in before."""
+def evaluation(model: object, *, gradients: bool = False) -> Iterator[None]:
+    """No dropout, and no gradients unless asked for, while the `with` lasts; afterwards each module is in its mode of before."""
     learning = [module for module in model.modules() if module.training] if isinstance(model, nn.Module) else []
     for module in learning:
         module.training = False
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(not gradients):
             yield
     finally:
         for module in learning:

@@ -14,6 +14,8 @@ from regard.decoding.coverage import covering
 from regard.decoding.greedy import greedy
 from regard.decoding.protocol import Hypothesis, MemoryT, Model, StateT, evaluation, source_lengths
 from regard.decoding.sampling import sample, uniform_numbers
+from regard.decoding.tree import Tree
+from regard.errors import RegardError
 
 
 def search(
@@ -23,16 +25,21 @@ def search(
     *,
     config: DecodingConfig,
     prefix: Sequence[Sequence[int]] | None = None,
+    tree: Tree | None = None,
 ) -> list[list[Hypothesis]]:
     """Answer each row of source: `n_best` hypotheses, best first (fewer if there are not so many different ones).
 
     source (B, S) padded with PAD, lengths (B,); prefix: tokens with which the answer to each row must begin (they are
     part of the answer, of its length and of its score). An answer depends on its row alone, not on its company.
+    `tree` keeps what a beam search of a single source considered.
+
     The model decodes without gradients and in evaluation mode, and is put back into the mode it was in.
     """
     rules = constraints(config, prefix, rows=source.shape[0], device=source.device)
     if not source.shape[0]:
         return []
+    if tree is not None and source.shape[0] > 1:
+        raise RegardError(f"a tree is grown for one source, and here are {source.shape[0]}")
     with evaluation(model):
         state = model.start(model.encode(source, lengths))
         rows = torch.arange(source.shape[0], device=source.device)
@@ -44,7 +51,12 @@ def search(
         elif config.coverage_penalty:
             ends = source_lengths(source, lengths)
             with covering(model, alignment=model.alignment, lengths=ends, penalty=config.coverage_penalty) as coverage:
-                finished = beam_search(model, state, rows, config=config, constraints=rules, coverage=coverage)
+                finished = beam_search(
+                    model, state, rows, config=config, constraints=rules, coverage=coverage, tree=tree
+                )
         else:
-            finished = beam_search(model, state, rows, config=config, constraints=rules)
-    return finished.best(source.shape[0], config.n_best)
+            finished = beam_search(model, state, rows, config=config, constraints=rules, tree=tree)
+    found = finished.best(source.shape[0], config.n_best)
+    if tree is not None:
+        tree.mark(found[0][0].tokens)
+    return found

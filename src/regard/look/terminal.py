@@ -9,6 +9,8 @@ from rich.style import Style
 from rich.text import Text
 from torch import Tensor
 
+from regard.look.show import printable
+
 SHADES = " ░▒▓█"
 DARK, LIGHT = (24, 26, 38), (255, 205, 86)  # from nothing to everything
 
@@ -18,15 +20,15 @@ def heat_map(weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, co
 
     In colour a cell is a coloured square, otherwise a shade: `░▒▓█` for a quarter, half, three quarters, all.
     """
-    names = [_shown(name) for name in columns]
-    margin = max((len(_shown(name)) for name in rows), default=0) + 1
+    names = [printable(name) for name in columns]
+    margin = max((len(printable(name)) for name in rows), default=0) + 1
     width = max(2, *(len(name) + 1 for name in names)) if names else 2
     text = Text(" " * margin)
     for name in names:
         text.append(f"{name:^{width}}", style="dim")
     for name, row in zip(rows, weights.tolist(), strict=True):
         text.append("\n")
-        text.append(f"{_shown(name):>{margin - 1}} ", style="bold")
+        text.append(f"{printable(name):>{margin - 1}} ", style="bold")
         for weight in row:
             text.append(*_cell(min(max(weight, 0.0), 1.0), width, colour))
     return text
@@ -37,8 +39,3 @@ def _cell(weight: float, width: int, colour: bool) -> tuple[str, Style | str]:
         return f"{SHADES[round(weight * (len(SHADES) - 1))] * 2:^{width}}", ""
     red, green, blue = (round(dark + (light - dark) * weight) for dark, light in zip(DARK, LIGHT, strict=True))
     return " " * width, Style(bgcolor=Color.from_rgb(red, green, blue))
-
-
-def _shown(token: str) -> str:
-    """A token as one line that prints: control characters and line ends are shown by their picture."""
-    return "".join(chr(0x2400 + ord(c)) if ord(c) < 32 else c if c.isprintable() else "�" for c in token)

@@ -177,6 +177,12 @@ class Seq2Seq(nn.Module):
         self.output = tied_output(self.target) if config.tied else nn.Linear(embedding, targets)
         self.alignment = "" if config.score == "none" else "decoder.attention"
 
+    def looks(self, path: str) -> tuple[str, str]:
+        """Which side the attention (or the gates) at `path` look from, and at which."""
+        if path.startswith("encoder"):
+            return "source", "source"
+        return "target", "source" if path == self.alignment else "target"
+
     def encode(self, source: Tensor, lengths: Tensor | None = None) -> Memory:
         """source (B, S) → its memory. An empty row is read as one PAD."""
         source = source if source.shape[1] else source.new_full((len(source), 1), PAD)

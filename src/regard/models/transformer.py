@@ -122,6 +122,12 @@ class Transformer(nn.Module):
 
         return Stack(layers, block, wiring=wiring, width=config.width)
 
+    def looks(self, path: str) -> tuple[str, str]:
+        """Which side the attention at `path` looks from, and at which."""
+        if path.startswith("encoder"):
+            return "source", "source"
+        return "target", "source" if path.endswith("cross") else "target"
+
     def forward(self, source: Tensor, lengths: Tensor | None, target: Tensor) -> Tensor:
         """Every step at once, given the target so far: source (B, S), target (B, T) from BOS on → h (B, T, M).
 

@@ -3,10 +3,13 @@
     batch  → loss       Σ over target tokens of −log P(y_t | y_<t, x), smoothed
     texts  → answers    by greedy, beam or sampling
     answers → scores    BLEU, chrF, TER and exact match; for lexicons word and symbol error
+
+A word is what stands between white space.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +39,9 @@ class Answer:
 class Translate:
     """The task, with the tokenizers of both sides."""
 
-    def __init__(self, tokenizers: Tokenizers, *, lexicon: bool = False, smoothing: float = 0.0, r_drop: float = 0.0) -> None:
+    def __init__(
+        self, tokenizers: Tokenizers, *, lexicon: bool = False, smoothing: float = 0.0, r_drop: float = 0.0
+    ) -> None:
         self.tokenizers = tokenizers
         self.lexicon = lexicon
         self.smoothing = smoothing
@@ -45,7 +50,8 @@ class Translate:
     def loss(self, model: Any, batch: Any) -> Tensor:
         """Summed over the target tokens of the batch.
 
-        A model that draws at random while it learns (hard attention) tells so by `rollout`, and adds what its draws can learn from.
+        A model that draws at random while it learns (hard attention) says so by `rollout`, and adds what its draws can
+        learn from.
         """
         wanted, source, lengths, given = batch.target[:, 1:], batch.source, batch.source_lengths, batch.target[:, :-1]
         if self.r_drop:  # two passes with different dropout, as one batch twice as high
@@ -58,15 +64,16 @@ class Translate:
         if rollout is not None:
             total = total + rollout.surrogate(losses.new_zeros(wanted.shape).masked_scatter(real, losses), real)
         if self.r_drop:
-            total = total / 2 + self.r_drop * divergence(hidden[: len(hidden) // 2], hidden[len(hidden) // 2 :], model.output)
+            first, second = hidden.chunk(2)
+            total = total / 2 + self.r_drop * divergence(first, second, model.output)
         return total
 
     def answer(
         self, model: Any, texts: Sequence[str], *, decoding: DecodingConfig, prefix: Sequence[str] | None = None
     ) -> list[list[Answer]]:
-        """The `n_best` answers to each text, best first, in the order of the texts; nothing is answered to an empty one."""
+        """The `n_best` answers to each text, best first, in the order of the texts; to an empty one, the empty one."""
         sources = self.tokenizers.source.encode(list(texts))
-        asked = [row for row, ids in enumerate(sources) if ids]
+        asked = [row for row, text in enumerate(texts) if text.strip() and sources[row]]
         starts = self.tokenizers.target.encode(list(prefix)) if prefix is not None else [[] for _ in texts]
         answers: list[list[Answer]] = [[Answer("", 0.0, (), ())] for _ in texts]
         device = next(model.parameters()).device
@@ -119,9 +126,13 @@ class Translate:
             looked[word].index_add_(0, torch.tensor(from_word), weights[token].cpu())
         return [(int(row.argmax()), word) for word, row in enumerate(looked)] if looked.numel() else []
 
-    def scores(self, answers: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a") -> dict[str, Score]:
+    def scores(
+        self, answers: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
+    ) -> dict[str, Score]:
         """What the task is judged by."""
-        return lexicon_scores(answers, references) if self.lexicon else text_scores(answers, references, tokenize=tokenize)
+        if self.lexicon:
+            return lexicon_scores(answers, references)
+        return text_scores(answers, references, tokenize=tokenize)
 
     def validation_score(self, answers: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
         """The one number by which checkpoints are compared."""
@@ -131,15 +142,15 @@ class Translate:
 
 
 def _words_of(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
-    """Which word, between spaces, each token belongs to."""
+    """The number of the word that each token belongs to."""
     return [max(len(text[:end].split()) - 1, 0) for _, end in offsets]
 
 
 def _word_at(text: str, begin: int, end: int) -> str:
-    """The word, between spaces, that holds the characters from begin to end."""
+    """The word that holds the characters from begin to end, white space before them left out."""
     while begin < end and text[begin].isspace():
         begin += 1
-    return text[: begin + 1].rpartition(" ")[2][:-1] + text[begin:].partition(" ")[0]
+    return re.split(r"\s", text[:begin])[-1] + re.split(r"\s", text[begin:], maxsplit=1)[0]
 
 
 def _fill_in(text: str, words: Sequence[str]) -> str:

@@ -30,8 +30,8 @@ def tune_allocator() -> bool:
     """Let glibc keep freed memory for the next step; True if it agreed. Elsewhere nothing happens.
 
     By default every large tensor is a fresh mapping, given back when freed: each step pays for zeroed pages again. A
-    training step reuses the same sizes, so memory is taken from the heap and never given back. On a CPU this is worth a
-    third of the speed, and costs a quarter of the memory.
+    training step reuses the same sizes, so memory is taken from the heap and never given back. Small Transformers
+    on a CPU train a quarter to a half faster with it, and take a third more memory.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -66,7 +66,7 @@ def train(
             interruption = stack.enter_context(watchers.Interruption(checkpoints))
             watching = _watchers(run, checkpoints, stack=stack, validate=validate, console=console)
             fit(run, task, schedule=schedule.build(config, width=width), watchers=[*watching, interruption])
-            if checkpoints.newest != run.step:
+            if checkpoints.newest != run.step or config.minutes:  # which must find its time used up when read again
                 checkpoints.save(run)
             interruption(run)
         _conclude(run, task, checkpoints, directory=directory, names=names, score=score or validate)

@@ -1,0 +1,219 @@
+"""What was looked at: a plain value that saves, loads and shows itself. `docs/record.md` is its JSON.
+
+Everything that draws, draws from a record and never from a model, so that files, servers and notebooks show the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy
+import torch
+from torch import Tensor
+
+from regard.errors import RegardError
+
+FORMAT, VERSION = "regard.record", 1
+PRECISE = 1_000_000  # with more weights than these, they are stored as bytes
+COMPRESSED = 4096  # with more bytes than these, they are compressed
+
+Kind = Literal["self", "cross", "gates", "graph", "image"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """Things looked from or at: tokens, patches of a picture, nodes of a graph, steps of a recurrent network."""
+
+    items: tuple[str, ...]
+    kind: Literal["tokens", "patches", "nodes", "steps"] = "tokens"
+    text: str = ""
+    rows: int | None = None
+    columns: int | None = None
+    picture: str | None = None
+    edges: tuple[tuple[int, int], ...] | None = None
+
+
+@dataclass(frozen=True)
+class Map:
+    """The weights (H, Q, K) of one attention; row i is what item i of side `query` looked at on side `key`."""
+
+    name: str
+    kind: Kind
+    query: str
+    key: str
+    weights: Tensor
+    heads: tuple[int, ...]
+    layer: int | None = None
+    sums: Literal["one", "any"] = "one"
+    inputs: tuple[str, ...] | None = None  # what stood in the positions of a causal map
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was said, how sure of each item, and what else could have been said there."""
+
+    text: str
+    logprobs: tuple[float, ...]
+    alternatives: tuple[tuple[tuple[str, float], ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a model looked at while it answered, or read, one input."""
+
+    title: str
+    sides: Mapping[str, Side]
+    maps: tuple[Map, ...]
+    model: Mapping[str, str] = field(default_factory=dict)
+    answer: Answer | None = None
+    contributions: Mapping[str, Any] | None = None
+    saliency: Mapping[str, Map] = field(default_factory=dict)
+    beam: Mapping[str, Any] | None = None
+    statistics: Mapping[str, Any] | None = None
+
+    def map(self, name: str) -> Map:
+        """The map called `name`."""
+        for each in self.maps:
+            if each.name == name:
+                return each
+        raise KeyError(f"there is no map {name!r}; there are {', '.join(each.name for each in self.maps)}")
+
+    def only(self, *, layer: int | None = None, head: int | None = None) -> Self:
+        """The record with the maps of one layer, one head, or both."""
+        maps = [each for each in self.maps if layer is None or each.layer == layer]
+        if head is not None:
+            maps = [
+                replace(each, weights=each.weights[each.heads.index(head)].unsqueeze(0), heads=(head,))
+                for each in maps
+                if head in each.heads
+            ]
+        if not maps:
+            layers = sorted({each.layer for each in self.maps if each.layer is not None})
+            raise RegardError(f"there are no weights of layer {layer}, head {head}; layers are {layers}, heads count from 0")
+        return replace(self, maps=tuple(maps))
+
+    def to_json(self) -> dict[str, Any]:
+        """As `docs/record.md` has it."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "title": self.title,
+            "model": dict(self.model),
+            "sides": {name: _without_none(asdict(side)) for name, side in self.sides.items()},
+            "maps": [_map_to_json(each) for each in self.maps],
+            "answer": None if self.answer is None else asdict(self.answer),
+            "contributions": self.contributions,
+            "saliency": {name: _map_to_json(each) for name, each in self.saliency.items()},
+            "beam": self.beam,
+            "statistics": self.statistics,
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """From what `to_json` gave; another format or version is a RegardError."""
+        if stored.get("format") != FORMAT or stored.get("version") != VERSION:
+            found = f"{stored.get('format')!r}, version {stored.get('version')!r}"
+            raise RegardError(f"this is {found}, and not a record of version {VERSION}; make it again with: regard look")
+        try:
+            answer = stored["answer"]
+            return cls(
+                title=stored["title"],
+                model=stored["model"],
+                sides={name: _side_from_json(side) for name, side in stored["sides"].items()},
+                maps=tuple(map(_map_from_json, stored["maps"])),
+                answer=None if answer is None else _answer_from_json(answer),
+                contributions=stored["contributions"],
+                saliency={name: _map_from_json(each) for name, each in stored["saliency"].items()},
+                beam=stored["beam"],
+                statistics=stored["statistics"],
+            )
+        except (KeyError, TypeError, ValueError, zlib.error) as error:
+            raise RegardError(f"the record is damaged ({error!r}); make it again with: regard look") from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """A record saved as JSON."""
+        try:
+            return cls.from_json(json.loads(Path(path).read_text("utf-8")))
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise RegardError(f"{path} cannot be read as a record: {error}") from None
+
+    def save(self, path: str | Path) -> None:
+        """By the ending of `path`: .json (the record), .html (the page), .png, .svg or .pdf (a picture)."""
+        from regard.look import page, picture
+
+        path = Path(path)
+        if path.suffix == ".json":
+            path.write_text(json.dumps(self.to_json(), ensure_ascii=False), encoding="utf-8")
+        elif path.suffix == ".html":
+            path.write_text(page.render([self.to_json()]), encoding="utf-8")
+        elif path.suffix in picture.SUFFIXES:
+            picture.draw(self, path)
+        else:
+            raise RegardError(f"{path}: a record is saved as .json, .html, {', '.join(picture.SUFFIXES)}")
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the page, in a frame of its own that can reach nothing."""
+        from regard.look import page
+
+        inside = html.escape(page.render([self.to_json()]), quote=True)
+        return f'<iframe sandbox="allow-scripts" srcdoc="{inside}" style="width: 100%; height: 640px; border: 0"></iframe>'
+
+
+def _map_to_json(each: Map) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(each).items() if name not in ("weights", "inputs")}
+    inputs = {} if each.inputs is None else {"inputs": list(each.inputs)}
+    return {**fields, **inputs, "heads": list(each.heads), "shape": list(each.weights.shape), **_encode(each.weights)}
+
+
+def _map_from_json(stored: Mapping[str, Any]) -> Map:
+    fields = {name: stored[name] for name in ("name", "kind", "query", "key", "layer", "sums")}
+    inputs = tuple(stored["inputs"]) if "inputs" in stored else None
+    return Map(**fields, heads=tuple(stored["heads"]), weights=_decode(stored), inputs=inputs)
+
+
+def _side_from_json(stored: Mapping[str, Any]) -> Side:
+    edges = tuple((int(i), int(j)) for i, j in stored["edges"]) if "edges" in stored else None
+    return Side(**{**stored, "items": tuple(stored["items"]), "edges": edges})
+
+
+def _answer_from_json(stored: Mapping[str, Any]) -> Answer:
+    alternatives = tuple(tuple((name, value) for name, value in step) for step in stored["alternatives"])
+    return Answer(stored["text"], tuple(stored["logprobs"]), alternatives)
+
+
+def _encode(weights: Tensor) -> dict[str, str]:
+    """Numbers as base64; many as bytes with a scale for each row, long ones compressed."""
+    numbers = weights.detach().to("cpu", torch.float32).numpy()
+    scales: dict[str, str] = {}
+    encoding, data = "f32", numbers.astype("<f4").tobytes()
+    if numbers.size > PRECISE:
+        largest = numpy.abs(numbers).max(-1, keepdims=True)
+        encoding = "u8"
+        data = numpy.round(numbers / numpy.where(largest > 0, largest, 1) * 255).astype(numpy.uint8).tobytes()
+        scales = {"scales": base64.b64encode(largest.astype("<f4").tobytes()).decode()}
+    if len(data) > COMPRESSED:
+        encoding, data = f"{encoding}+deflate", zlib.compress(data, 6)
+    return {"encoding": encoding, **scales, "weights": base64.b64encode(data).decode()}
+
+
+def _decode(stored: Mapping[str, Any]) -> Tensor:
+    kind, _, compressed = stored["encoding"].partition("+")
+    data = base64.b64decode(stored["weights"])
+    data = zlib.decompress(data) if compressed else data
+    if kind == "f32":
+        return torch.from_numpy(numpy.frombuffer(data, "<f4").reshape(stored["shape"]).copy())
+    scales = numpy.frombuffer(base64.b64decode(stored["scales"]), "<f4").reshape(*stored["shape"][:-1], 1)
+    numbers = numpy.frombuffer(data, numpy.uint8).reshape(stored["shape"]).astype(numpy.float32)
+    return torch.from_numpy(numbers / 255 * scales)
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,20 @@
+"""What all ways of showing a record share: which map first, and how a token prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from regard.look.record import Map, Record
+
+ORDER = ("cross", "graph", "image", "self", "gates")
+
+
+def main_map(record: Record) -> Map:
+    """The map to show first: the alignment of the last layer, or else the last of what there is."""
+    return max(record.maps, key=lambda each: (-ORDER.index(each.kind), -1 if each.layer is None else each.layer))
+
+
+def printable(text: str) -> str:
+    """As one line that prints: control characters are shown by their picture, what cannot be shown by �."""
+    return "".join(chr(0x2400 + ord(c)) if ord(c) < 32 else c if c.isprintable() else "�" for c in text)
