@@ -2,8 +2,8 @@
 
     python -m bench lengths --source train.en.gz --target train.de.gz --test-source test.en.gz --test-target test.de.gz
 
-Two recurrent encoder-decoders are trained alike on the same pairs, one that must squeeze the source into a vector, one that looks
-back at it; then BLEU is printed for test sentences of each length.
+Two recurrent encoder-decoders are trained alike on the same pairs, one that must squeeze the source into a vector, one
+that looks back at it; then BLEU is printed for test sentences of each length.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 from rich.console import Console
@@ -23,7 +24,9 @@ BORDERS = (0, 8, 12, 16, 20, 1000)  # words of the source
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench lengths", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench lengths", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in ("source", "target", "test-source", "test-target"):
         parser.add_argument(f"--{name}", required=True, help="a file of lines, plain or .gz")
     parser.add_argument("--steps", type=int, default=3000)
@@ -36,10 +39,14 @@ def main(arguments: list[str]) -> None:
     if options.json:
         print(json.dumps(rows, indent=2))
         return
-    table = Table("words in source", "sentences", "fixed vector", "attention", "gain", title="BLEU by length of the source")
+    table = Table(
+        "words in source", "sentences", "fixed vector", "attention", "gain", title="BLEU by length of the source"
+    )
     for row in rows:
         gain = row["additive"] - row["none"]
-        table.add_row(row["words"], str(row["sentences"]), f"{row['none']:.1f}", f"{row['additive']:.1f}", f"{gain:+.1f}")
+        table.add_row(
+            row["words"], str(row["sentences"]), f"{row['none']:.1f}", f"{row['additive']:.1f}", f"{gain:+.1f}"
+        )
     Console().print(table)
 
 
@@ -59,7 +66,7 @@ def by_length(models: dict[str, Model]) -> list[dict[str, float | str]]:
     wanted = next(iter(models.values())).references()
     answers = {name: [found[0].text for found in model.answers(list(wanted))] for name, model in models.items()}
     rows: list[dict[str, float | str]] = []
-    for low, high in zip(BORDERS, BORDERS[1:], strict=False):
+    for low, high in pairwise(BORDERS):
         chosen = [place for place, text in enumerate(wanted) if low < len(text.split()) <= high]
         if chosen:
             references = [list(wanted.values())[place] for place in chosen]

@@ -1,8 +1,8 @@
 """Published scores and what a bundled recipe reaches beside them, with the time it took.
 
-    python -m bench multi30k --data FOLDER [--pair en-de] [--raw]      the folder data/task1 of github.com/multi30k/dataset
-    python -m bench g2p
-    python -m bench tatoeba --data FOLDER --minutes 30                 train.tsv.gz, valid.tsv.gz and test.tsv.gz
+python -m bench multi30k --data FOLDER [--pair en-de] [--raw]      the folder data/task1 of github.com/multi30k/dataset
+python -m bench g2p
+python -m bench tatoeba --data FOLDER --minutes 30                 train.tsv.gz, valid.tsv.gz and test.tsv.gz
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def multi30k(arguments: list[str]) -> None:
     changes += [] if options.raw else ["tokenizer.split=spaces"]
     model = train(f"multi30k-{options.pair}", out=_out(options), changes=[*changes, *options.set], show=True)
     scores = {"13a": model.evaluate()["bleu"], "as it stands": model.evaluate(tokenize="none")["bleu"]}
-    _report(model, scores, PUBLISHED["multi30k"] if (options.pair, options.raw) == ("en-de", False) else "", options.json)
+    _report(
+        model, scores, PUBLISHED["multi30k"] if (options.pair, options.raw) == ("en-de", False) else "", options.json
+    )
 
 
 def g2p(arguments: list[str]) -> None:
@@ -86,4 +88,7 @@ def _report(model: Model, scores: dict[str, Score], published: str, as_json: boo
         print(f"{name:14} {score.value:7.2f}   {score.signature}")
     print(f"{'published':14} {published}" if published else "", end="\n" if published else "")
     minutes = report["seconds"] / 60
-    print(f"{minutes:.1f} minutes, {report['tokens_per_second']:.0f} target tokens/s, {report['flops']:.2e} FLOPs, {report['steps']} steps")
+    print(
+        f"{minutes:.1f} minutes, {report['tokens_per_second']:.0f} target tokens/s, {report['flops']:.2e} FLOPs, "
+        f"{report['steps']} steps"
+    )

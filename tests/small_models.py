@@ -53,10 +53,12 @@ vocabulary = 12
 
 [model]
 kind = "seq2seq"
+order = "luong"
+score = "general"
 width = 32
 
 [training]
-steps = 120
+steps = 150
 batch_tokens = 512
 learning_rate = 0.02
 warmup = 20
@@ -70,9 +72,10 @@ max_length = 12
 
 
 def words(count: int = 600) -> list[str]:
-    """Different words of two to five letters."""
-    every = ["".join(letters) for length in range(2, 6) for letters in itertools.product(LETTERS, repeat=length)]
-    return random.Random(SEED).sample(every, count)
+    """Different words of two to five letters, of each length as many as there are up to 250."""
+    draw = random.Random(SEED)
+    every = [["".join(letters) for letters in itertools.product(LETTERS, repeat=length)] for length in range(2, 6)]
+    return draw.sample([word for some in every for word in draw.sample(some, min(len(some), 250))], count)
 
 
 def write_pairs(path: Path, pairs: list[tuple[str, str]]) -> Path:

@@ -62,14 +62,11 @@ def train(
     torch.manual_seed(chosen.training.seed)
     module = _module(chosen, tokenizers)
     task = _task(chosen, tokenizers)
-    console.print(_summary(chosen, tokenizers, module))
-    batches = Batches(
-        train_corpus,
-        batch_tokens=chosen.training.batch_tokens,
-        seed=chosen.training.seed,
-        dropout=_dropout(chosen, tokenizers),
-    )
+    batch_tokens, seed = chosen.training.batch_tokens, chosen.training.seed
+    batches = Batches(train_corpus, batch_tokens=batch_tokens, seed=seed, dropout=_dropout(chosen, tokenizers))
+    validator = Validator(task, splits.valid, valid_corpus, batch_tokens=batch_tokens, device=device)
     final = FinalScores(task, splits.test or splits.valid, decoding=chosen.decoding, console=console)
+    console.out(_summary(chosen, {"train": train_corpus, "valid": valid_corpus}, tokenizers, module))
     report = train_in(
         module,
         task,
@@ -79,7 +76,7 @@ def train(
         names={"task": chosen.task, "kind": chosen.kind},
         width=getattr(chosen.model, "width", None),
         objective=Objective("word_error") if task.lexicon else Objective("bleu", higher=True),
-        validate=Validator(task, splits.valid, valid_corpus, batch_tokens=chosen.training.batch_tokens, device=device),
+        validate=validator,
         score=final,
         console=console,
     )
@@ -87,9 +84,8 @@ def train(
         report["signatures"] = final.signatures
         durable.write_file(path / "report.json", reports.dump(report))
     else:
-        console.print(
-            f"nothing is left to do: {report['ended']}; raise {', '.join(LIMITS)}, or choose another directory"
-        )
+        limits = ", ".join(LIMITS)
+        console.out(f"nothing is left to do: {report['ended']}; raise {limits}, or choose another directory with -o")
     return Model(path, chosen, module, task, report)
 
 
@@ -291,18 +287,23 @@ def _learn_tokenizers(path: Path, recipe: Recipe, examples: Examples, console: C
     return tokenizers
 
 
-def _summary(recipe: Recipe, tokenizers: Tokenizers, module: nn.Module) -> str:
-    """What is about to be trained, in two lines."""
-    sizes = [f"{tokenizers.source.size:,}", *([] if tokenizers.shared else [f"{tokenizers.target.size:,}"])]
+def _summary(recipe: Recipe, corpora: Mapping[str, Corpus], tokenizers: Tokenizers, module: nn.Module) -> str:
+    """What is about to be trained, and on what; said once everything was read and found good."""
+    lines = []
+    for name, corpus in corpora.items():
+        sides = f"  source: {corpus.source.statistics()}", f"  target: {corpus.target.statistics()}"
+        lines += [f"{name}: {corpus.report}", *sides]
+    sizes = {tokenizers.source: tokenizers.source.size, tokenizers.target: tokenizers.target.size}.values()
     parameters = sum(parameter.numel() for parameter in module.parameters())
-    return f"vocabulary: {' and '.join(sizes)} tokens\nmodel: {recipe.kind}, {parameters:,} parameters"
+    vocabulary = " and ".join(f"{size:,}" for size in sizes)
+    return "\n".join([*lines, f"vocabulary: {vocabulary} tokens", f"model: {recipe.kind}, {parameters:,} parameters"])
 
 
 def _corpus(
     name: str, examples: Examples, tokenizers: Tokenizers, path: Path, recipe: Recipe, console: Console
 ) -> Corpus:
     with console.status(f"reading the {name} pairs") as status:
-        corpus = prepare(
+        return prepare(
             examples,
             tokenizers,
             folder=path / "checkpoints" / "corpus",
@@ -310,9 +311,6 @@ def _corpus(
             filters=recipe.data.filters,
             progress=lambda pairs: status.update(f"reading the {name} pairs: {pairs:,}"),
         )
-    console.print(f"{name}: {corpus.report}")
-    console.print(f"  source: {corpus.source.statistics()}\n  target: {corpus.target.statistics()}")
-    return corpus
 
 
 def _read_report(path: Path) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def kernel_for(name: str, pattern: Pattern, queries: int, keys: int, size: int =
 
 
 def build(name: str) -> Score:
-    score = LeakySum(WIDTH, heads=HEADS) if name == "leaky_sum" else scores.build(name, width=WIDTH, maximum=64)
+    score = LeakySum(WIDTH, heads=HEADS) if name == "leaky_sum" else scores.build(name, width=WIDTH, maximum=125)
     return score.double()
 
 
@@ -70,7 +70,7 @@ def biases(draw: st.DrawFn, queries: int, keys: int) -> Bias | None:
     if draw(st.booleans()):
         return draw(st.sampled_from([None, rule]))
     sizes = [draw(st.sampled_from([1, size])) for size in (BATCH, HEADS, queries, keys)]
-    return torch.randn(*sizes[draw(st.integers(0, 3)) :], dtype=torch.float64, requires_grad=True)
+    return torch.randn(*sizes[draw(st.integers(0, 2)) :], dtype=torch.float64, requires_grad=True)
 
 
 def dense_bias(bias: Bias | None, query: Tensor, keys: int) -> Tensor | float:
@@ -100,8 +100,8 @@ def test_every_kernel_is_the_equation(
     kernel: str, scene: Scene, score_name: str, explicit: bool, size: int, data: st.DataObject
 ) -> None:
     queries, keys, pattern = scene.queries, scene.keys, scene.pattern
-    if kernel == "blocks" and queries * keys == 0:
-        return  # nothing to cut into tiles
+    if kernel in ("blocks", "neighbours") and queries * keys == 0:
+        return  # nothing to cut into tiles or to look up
     torch.manual_seed(data.draw(st.integers(0, 999)))
     score, (query, key, value), bias = build(score_name), tensors(queries, keys), data.draw(biases(queries, keys))
     inputs = [query, key, value, *score.parameters(), *([bias] if isinstance(bias, Tensor) else [])]
@@ -123,18 +123,18 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             exact, name, lambda *a, _name=name, _kernel=kernel, **b: (names.append(_name), _kernel(*a, **b))[1]
         )
     monkeypatch.setattr(formula, "TILE_SIZES", (8, 4))
-    monkeypatch.setattr(formula, "TILE_OVERHEAD", 1)
+    monkeypatch.setattr(formula, "TILE_OVERHEAD", 4)
     monkeypatch.setattr(formula, "FEW_PAIRS", 0)
-    monkeypatch.setattr(formula, "NEIGHBOUR_COST", 5)
+    monkeypatch.setattr(formula, "NEIGHBOUR_COST", 4)
     return names
 
 
-PAIRS = torch.tensor([[0, 5], [3, 3], [58, 2], [41, 58], [3, 7]])
-LENGTHS = torch.tensor([59, 31])
+PAIRS = torch.tensor([[0, 5], [3, 3], [126, 2], [41, 126], [3, 7]])
+LENGTHS = torch.tensor([127, 31])
 CHOICES: dict[str, list[Pattern]] = {
     "dense": [
-        *(All(), Causal(), Padding(LENGTHS), Window(50), ~Window(5), Random(30), Causal() & Padding(LENGTHS)),
-        *(Matrix(torch.arange(59 * 59).view(59, 59) % 3 == 0), Causal() | Padding(LENGTHS)),
+        *(All(), Causal(), Padding(LENGTHS), Window(100), ~Window(5), Random(30), Causal() & Padding(LENGTHS)),
+        *(Matrix(torch.arange(127 * 127).view(127, 127) % 3 == 0), Causal() | Padding(LENGTHS)),
     ],
     "blocks": [
         *(Window(9), Window(9) & Padding(LENGTHS), Window(6) | Global(2), Causal() & Window(10)),
@@ -158,11 +158,11 @@ def test_attend_takes_the_cheapest_kernel_and_gives_the_same(
     name: str, pattern: Pattern, key_heads: int, taken: list[str]
 ) -> None:
     torch.manual_seed(3)
-    query, key, value = inputs = tensors(59, 59, heads=key_heads)
+    query, key, value = inputs = tensors(127, 127, heads=key_heads)
     found = attend(query, key, value, pattern=pattern, bias=rule)
     assert taken == [name]
     shared = [x.expand(-1, HEADS, -1, -1) for x in (key, value)]
-    bias = dense_bias(rule, ScaledDot().queries(query), 59)
+    bias = dense_bias(rule, ScaledDot().queries(query), 127)
     assert_close(
         with_gradients(found, inputs), with_gradients(reference(query, *shared, pattern=pattern, bias=bias), inputs)
     )
@@ -249,8 +249,8 @@ def test_many_edges_at_one_node_do_not_lose_half_precision() -> None:
 def test_what_was_remembered_without_gradients_serves_training(taken: list[str]) -> None:
     pattern = Window(11) | Global(1)
     with torch.inference_mode():
-        attend(*tensors(61, 61), pattern=pattern)
-    query, key, value = inputs = tensors(61, 61)
+        attend(*tensors(131, 131), pattern=pattern)
+    query, key, value = inputs = tensors(131, 131)
     found, expected = attend(query, key, value, pattern=pattern), reference(query, key, value, pattern=pattern)
     assert taken == ["blocks", "blocks"]
     assert_close(with_gradients(found, inputs), with_gradients(expected, inputs))
@@ -258,7 +258,7 @@ def test_what_was_remembered_without_gradients_serves_training(taken: list[str])
 
 @pytest.mark.parametrize(("name", "pattern"), [(name, patterns[0]) for name, patterns in CHOICES.items()], ids=str)
 def test_mixed_precision_serves_every_kernel(name: str, pattern: Pattern, taken: list[str]) -> None:
-    query, key, value = (x.detach().float() for x in tensors(59, 59))
+    query, key, value = (x.detach().float() for x in tensors(127, 127))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = attend(query, key, value, pattern=pattern)
     assert taken == [name]
@@ -274,8 +274,12 @@ class Elements(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        made = [x for x in (out if isinstance(out, tuple | list) else [out]) if isinstance(x, Tensor)]
-        given = {x.untyped_storage().data_ptr() for x in args if isinstance(x, Tensor)}
+        made = [
+            x
+            for x in (out if isinstance(out, tuple | list) else [out])
+            if isinstance(x, Tensor) and x.layout is torch.strided
+        ]
+        given = {x.untyped_storage().data_ptr() for x in args if isinstance(x, Tensor) and x.layout is torch.strided}
         self.count += sum(x.numel() for x in made if x.untyped_storage().data_ptr() not in given)
         return out
 

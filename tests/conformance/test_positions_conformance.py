@@ -80,7 +80,9 @@ def test_shaw_attends_as_wav2vec2_bert_with_relative_keys(clip: int):
     query, key = (
         project(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for project in (theirs.linear_q, theirs.linear_k)
     )
-    scores = query @ key.mT / math.sqrt(HEAD_WIDTH) + ours.on_scores(query / math.sqrt(HEAD_WIDTH), at.unsqueeze(-1), at)
+    scores = query @ key.mT / math.sqrt(HEAD_WIDTH) + ours.on_scores(
+        query / math.sqrt(HEAD_WIDTH), at.unsqueeze(-1), at
+    )
     _, expected = theirs(x)
     assert_close(scores.softmax(-1), expected)
 

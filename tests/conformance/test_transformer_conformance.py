@@ -105,9 +105,14 @@ def test_every_attention_equals_marian():
         # Marian lets padding look; what padding looks at is nobody's business.
         real = (source != PAD)[:, None, :, None]
         assert_close(
-            record[f"encoder.blocks.{layer}.attention"] * real, expected.encoder_attentions[layer] * real, atol=1e-5, rtol=1e-4
+            record[f"encoder.blocks.{layer}.attention"] * real,
+            expected.encoder_attentions[layer] * real,
+            atol=1e-5,
+            rtol=1e-4,
         )
-        assert_close(record[f"decoder.blocks.{layer}.attention"], expected.decoder_attentions[layer], atol=1e-5, rtol=1e-4)
+        assert_close(
+            record[f"decoder.blocks.{layer}.attention"], expected.decoder_attentions[layer], atol=1e-5, rtol=1e-4
+        )
         assert_close(record[f"decoder.blocks.{layer}.cross"], expected.cross_attentions[layer], atol=1e-5, rtol=1e-4)
 
 
@@ -128,9 +133,7 @@ def copy_torch_block(ours: Block, theirs: nn.Module) -> None:
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_hidden_states_and_gradients_equal_torch_transformer(wiring: str, first: bool, activation: str):
     torch.manual_seed(1)
-    theirs = nn.Transformer(
-        WIDTH, HEADS, LAYERS, LAYERS, HIDDEN, 0.0, activation, batch_first=True, norm_first=first
-    )
+    theirs = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, HIDDEN, 0.0, activation, batch_first=True, norm_first=first)
     ours = build(
         "transformer",
         vocabulary=VOCABULARY,

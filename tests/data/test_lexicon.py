@@ -6,21 +6,27 @@ import sys
 import pytest
 
 from regard.data import lexicon
+from regard.data.files import Pair
 from regard.errors import RegardError
 
 
-def test_no_word_is_in_two_parts_and_every_word_is_in_one() -> None:
+@pytest.fixture(scope="module")
+def dictionary() -> list[Pair]:
+    return list(lexicon.read("cmudict"))
+
+
+def test_no_word_is_in_two_parts_and_every_word_is_in_one(dictionary: list[Pair]) -> None:
     words = {part: {pair.source for pair in lexicon.read(f"cmudict:{part}")} for part in lexicon.PARTS}
-    everything = {pair.source for pair in lexicon.read("cmudict")}
+    everything = {pair.source for pair in dictionary}
     assert set.union(*words.values()) == everything
     assert sum(map(len, words.values())) == len(everything) > 100_000
     assert len(words["test"]) == pytest.approx(0.05 * len(everything), rel=0.05)
     assert len(words["valid"]) == pytest.approx(0.02 * len(everything), rel=0.05)
 
 
-def test_variants_comments_and_stress_marks_are_read_as_such() -> None:
+def test_variants_comments_and_stress_marks_are_read_as_such(dictionary: list[Pair]) -> None:
     spoken: dict[str, list[str]] = {}
-    for pair in lexicon.read("cmudict"):
+    for pair in dictionary:
         spoken.setdefault(pair.source, []).append(pair.target)
     assert spoken["attention"] == ["AH T EH N SH AH N"]
     assert spoken["aalborg"][0] == "AO L B AO R G"  # the file has a comment there

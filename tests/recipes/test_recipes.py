@@ -21,7 +21,16 @@ preset = "tiny"
 
 def test_recipes_were_found():
     assert len(FILES) == len(recipes.bundled())
-    wanted = {"g2p", "demo", "pairs", "multi30k-en-de", "multi30k-en-fr", "iwslt14-de-en", "wmt14-en-de", "rnn-attention"}
+    wanted = {
+        "g2p",
+        "demo",
+        "pairs",
+        "multi30k-en-de",
+        "multi30k-en-fr",
+        "iwslt14-de-en",
+        "wmt14-en-de",
+        "rnn-attention",
+    }
     assert wanted <= set(recipes.bundled())
 
 
@@ -98,9 +107,7 @@ def test_auto_takes_a_larger_size_for_more_data(tmp_path: Path):
     (tmp_path / "some.tsv").write_bytes(b"a\tb\n" * 10)
     with (tmp_path / "more.tsv").open("wb") as file:
         file.truncate(200_000_000)
-    widths = [
-        recipes.load("pairs", [f"data.train={tmp_path / name}"]).model.width for name in ("some.tsv", "more.tsv")
-    ]
+    widths = [recipes.load("pairs", [f"data.train={tmp_path / name}"]).model.width for name in ("some.tsv", "more.tsv")]
     assert widths == [128, 512]
 
 

@@ -9,7 +9,11 @@ from regard.errors import RegardError
 from regard.tasks.scores import compare, edit_distance, lexicon_scores, text_scores
 
 ANSWERS = ["The cat sat on the mat.", "A dog barks loudly at night.", "Hello there, my friend!"]
-REFERENCES = [["The cat sat on the mat."], ["A dog barks at night.", "The dog barks loudly at night."], ["Hello there, my old friend!"]]
+REFERENCES = [
+    ["The cat sat on the mat."],
+    ["A dog barks at night.", "The dog barks loudly at night."],
+    ["Hello there, my old friend!"],
+]
 
 
 def test_text_scores_are_those_of_sacrebleu():

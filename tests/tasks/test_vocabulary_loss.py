@@ -58,3 +58,15 @@ def test_divergence_is_the_symmetric_one_of_torch(monkeypatch: pytest.MonkeyPatc
     inputs = [hidden, other, output.weight]
     for mine, theirs in zip(torch.autograd.grad(found, inputs), torch.autograd.grad(both / 2, inputs), strict=True):
         assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_in_bfloat16_it_stays_close_to_float32():
+    hidden, output, target = problem()
+    inputs = [hidden, *output.parameters()]
+    exact, _ = vocabulary_loss(hidden, output, target, smoothing=0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded, _ = vocabulary_loss(hidden, output, target, smoothing=0.1)
+    assert rounded.dtype == torch.float32
+    assert_close(rounded, exact, atol=0.1, rtol=0.01)
+    for mine, theirs in zip(torch.autograd.grad(rounded, inputs), torch.autograd.grad(exact, inputs), strict=True):
+        assert_close(mine, theirs, atol=0.05, rtol=0.05)

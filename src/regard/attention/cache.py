@@ -36,6 +36,11 @@ class Cache:
 
     def append(self, new: Projected) -> Projected:
         """Take in the next positions; all there are so far come back, without copying."""
+        if self._buffers and (held := self._buffers[0].shape[1:3]) != new.keys.shape[:2]:
+            raise RegardError(
+                f"Cache: holds batch {held[0]} and heads {held[1]}, but batch {new.keys.shape[0]} and heads "
+                f"{new.keys.shape[1]} are appended; rows of the batch change with reorder(rows)"
+            )
         start, self.length = self.length, self.length + new.keys.shape[2]
         if not self._buffers or self.length > self.capacity:
             self.capacity = max(self.length, 2 * self.capacity if self._buffers else self.capacity)
@@ -54,6 +59,9 @@ class Cache:
         moved.length = self.length
         for buffer in self._buffers:
             copy = buffer.new_empty(self.capacity, len(rows), *buffer.shape[2:])
-            torch.index_select(buffer[: self.length], 1, rows, out=copy[: self.length])
+            if buffer.requires_grad:  # `out` is not for gradients
+                copy[: self.length] = buffer[: self.length].index_select(1, rows)
+            else:
+                torch.index_select(buffer[: self.length], 1, rows, out=copy[: self.length])
             moved._buffers.append(copy)
         return moved

@@ -39,7 +39,7 @@ class Position(nn.Module):
         return query, key
 
     def on_scores(self, query: Tensor, i: Tensor, j: Tensor) -> Tensor | None:  # noqa: ARG002
-        """What is added to the scores; None is nothing. Queries come as the score compares them: scaled, where it scales.
+        """What is added to the scores; None is nothing. Queries come as the score compares them, so scaled.
 
         query (B, H, *rows, D), its positions i (*rows, 1), those of the keys j, broadcastable to (*rows, columns)
         → broadcastable to (B, H, *rows, columns).
@@ -110,7 +110,8 @@ class Shaw(Position):
 
     Keys only: the paper's second table, for values, is left out; its own ablation translates as well without it.
 
-    `on_scores` is the term with a, of q/√D as the scaled score compares it; a (2 clip + 1, D) is learned, `width` is D. Each query meets the table once and the
+    `on_scores` is the term with a, of q/√D as the scaled score compares it; a (2 clip + 1, D) is learned, `width` is D.
+    Each query meets the table once and the
     answers are picked by distance, so that time and memory grow with Q·K and never with Q·K·D.
     """
 

@@ -50,7 +50,9 @@ class Recorder(Mapping[str, Tensor]):
     def vectors(self, path: str) -> tuple[Tensor, Tensor]:
         """Queries (B, H, Q, D) and keys (B, H, K, D) of the latest call, as they were compared by dot product."""
         if path not in self._vectors:
-            raise KeyError(f"no queries and keys were delivered by {path!r}; there are some from {sorted(self._vectors)}")
+            raise KeyError(
+                f"no queries and keys were delivered by {path!r}; there are some from {sorted(self._vectors)}"
+            )
         return self._vectors[path]
 
     def clear(self) -> None:
@@ -90,7 +92,7 @@ _active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 @contextmanager
 def recording(model: nn.Module, *, only: str = "*") -> Iterator[Recorder]:
-    """Record every attention of `model` while the `with` lasts, or those alone whose path matches `only`, such as "decoder.*.cross".
+    """Record every attention of `model` while the `with` lasts; with `only`, those whose path matches it ("*.cross").
 
     Other threads using the same model are not recorded and are not slowed. What else attends meanwhile, outside of any
     module of `model`, is recorded as "".
@@ -116,7 +118,7 @@ def watching() -> bool:
 
 
 def deliver(weights: Tensor, *, vectors: tuple[Tensor, Tensor] | None = None) -> None:
-    """Hand over weights (B, H, Q, K), dense or sparse, and the queries and keys they are from; nobody watching, nothing is done."""
+    """Hand over weights (B, H, Q, K), dense or sparse, and the queries and keys they are from, to whoever watches."""
     recorder = _active.get()
     if recorder is not None:
         recorder.take(weights, vectors)

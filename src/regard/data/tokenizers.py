@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.data.files import Pair
 from regard.data.special import BOS, EOS, NAMES, PAD, UNK
-from regard.data.vocabularies import Kind, Split, learn
+from regard.data.vocabularies import SPACE, Kind, Split, learn
 from regard.errors import RegardError
 
 
@@ -101,7 +101,11 @@ class Tokenizer:
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Beginning and end of each token in the characters of the text; a space belongs to the word after it."""
-        return self.inner.encode(text, add_special_tokens=False).offsets
+        encoding = self.inner.encode(text, add_special_tokens=False)
+        spans = encoding.offsets
+        if encoding.tokens[:1] == [SPACE] and len(spans) > 1 and spans[1][0] == 0:
+            spans[0] = (0, 0)  # the space that every text begins with is not in the text
+        return spans
 
     @cached_property
     def _bytes(self) -> dict[str, str]:

@@ -73,7 +73,7 @@ def source_lengths(source: Tensor, lengths: Tensor | None) -> Tensor:
 
 @contextmanager
 def evaluation(model: object, *, gradients: bool = False) -> Iterator[None]:
-    """No dropout, and no gradients unless asked for, while the `with` lasts; afterwards each module is in its mode of before."""
+    """No dropout, and no gradients unless asked for, while the `with` lasts; then all modules are as before."""
     learning = [module for module in model.modules() if module.training] if isinstance(model, nn.Module) else []
     for module in learning:
         module.training = False

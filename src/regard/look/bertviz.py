@@ -1,4 +1,4 @@
-"""`head_view` and `model_view` with the arguments of BertViz, so that a call can be pasted; they draw offline, in any number of tokens.
+"""`head_view` and `model_view` with the arguments of BertViz, so that a call can be pasted; they draw offline.
 
 Attention is a list, one entry a layer, of tensors (1, heads, queries, keys), as transformers returns it.
 """
@@ -124,10 +124,16 @@ def _encoder_decoder(
     needed = {"source": (encoder, cross, encoder_tokens), "target": (decoder, cross, decoder_tokens)}
     for name, (own, shared, tokens) in needed.items():
         if (own is not None or shared is not None) and tokens is None:
-            raise ValueError(f"{'encoder' if name == 'source' else 'decoder'}_tokens is missing: the names of what is looked at")
+            raise ValueError(
+                f"{'encoder' if name == 'source' else 'decoder'}_tokens is missing: the names of what is looked at"
+            )
         if tokens is not None:
             sides[name] = Side(pretty(tokens))  # type: ignore[operator]
-    parts = [("encoder", "source", "source", encoder), ("decoder", "target", "target", decoder), ("cross", "target", "source", cross)]
+    parts = [
+        ("encoder", "source", "source", encoder),
+        ("decoder", "target", "target", decoder),
+        ("cross", "target", "source", cross),
+    ]
     return sides, [(name, query, key, layers) for name, query, key, layers in parts if layers is not None]
 
 
@@ -137,8 +143,8 @@ def _map(
     size = len(sides[query].items), len(sides[key].items)
     if weights.dim() != 4 or weights.shape[0] != 1 or tuple(weights.shape[2:]) != size:
         raise RegardError(
-            f"{name} attention of layer {layer} has shape {tuple(weights.shape)}; expected (1, heads, {size[0]}, {size[1]}), "
-            "one row and one column for each token"
+            f"{name} attention of layer {layer} has shape {tuple(weights.shape)}; expected (1, heads, {size[0]}, "
+            f"{size[1]}), one row and one column for each token"
         )
     chosen = tuple(range(weights.shape[1])) if heads is None else tuple(heads)
     kept = weights[0, list(chosen)].detach().float().cpu()

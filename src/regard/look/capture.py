@@ -1,7 +1,8 @@
 """From a model and a text to a record: the answer is found without recording, then read once more with it.
 
-One teacher-forced pass gives the weights of the very answer that was found, by greedy, beam or sampling alike, and costs nothing
-while searching. What that pass looks at is what the search looked at: steps and the whole are the same computation.
+One teacher-forced pass gives the weights of the very answer that was found, by greedy, beam or sampling alike, and
+costs nothing while searching. What that pass looks at is what the search looked at: steps and the whole are the same
+computation.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def capture(
 ) -> Record:
     """What `module` looks at when it answers `text`, or when it is made to say `reference`.
 
-    `only` is a pattern of module paths, such as "decoder.blocks.3.*": nothing else is computed. `beam` adds the tree of the search.
+    `only` is a pattern of module paths, such as "decoder.blocks.3.*": no other weights are computed. `beam` adds the
+    tree of the search.
     """
     tokenizers = task.tokenizers
     device = next(module.parameters()).device
@@ -102,7 +104,9 @@ def _answer(task: Translate, logits: Tensor, wanted: Sequence[int], text: str) -
     logprobs = logits.float().log_softmax(-1).cpu()
     likeliest, tokens = logprobs.topk(min(ALTERNATIVES, logprobs.shape[1]))
     names = [task.tokenizers.target.pieces(row) for row in tokens.tolist()]
-    alternatives = tuple(tuple(zip(row, values, strict=True)) for row, values in zip(names, likeliest.tolist(), strict=True))
+    alternatives = tuple(
+        tuple(zip(row, values, strict=True)) for row, values in zip(names, likeliest.tolist(), strict=True)
+    )
     return Answer(text, tuple(float(row[token]) for row, token in zip(logprobs, wanted, strict=True)), alternatives)
 
 

@@ -36,12 +36,14 @@ def server(lookers: Sequence[Looker], *, host: str = "127.0.0.1", port: int = 0)
             if not self._is_local():
                 return
             if self.path != "/look":
-                return self._send(HTTPStatus.NOT_FOUND, json.dumps({"error": f"there is nothing at {self.path}"}))
+                self._send(HTTPStatus.NOT_FOUND, json.dumps({"error": f"there is nothing at {self.path}"}))
+                return
             try:
                 with lock:  # one at a time: a model on a CPU is not faster with two
                     records = [looker(self._text()).to_json() for looker in lookers]
             except RegardError as error:
-                return self._send(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)}))
+                self._send(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)}))
+                return
             self._send(HTTPStatus.OK, json.dumps({"records": records}))
 
         def _text(self) -> str:

@@ -17,7 +17,7 @@ STYLE = {"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "regard", "pdf.
 
 
 def draw(record: Record, path: Path) -> None:
-    """One heat map for each head of the record's main map (its alignment, if it has one); a single head alone is large."""
+    """One heat map for each head of the record's main map (its alignment, if there is one); a single head is large."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
@@ -44,7 +44,14 @@ def draw(record: Record, path: Path) -> None:
 
 def _heat_map(axis: Any, record: Record, chosen: Map, place: int) -> None:
     weights = chosen.weights[place].numpy()
-    axis.imshow(weights, cmap="cividis", vmin=0, vmax=1 if chosen.sums == "one" else None, aspect="auto", interpolation="nearest")
+    axis.imshow(
+        weights,
+        cmap="cividis",
+        vmin=0,
+        vmax=1 if chosen.sums == "one" else None,
+        aspect="auto",
+        interpolation="nearest",
+    )
     for name, set_ticks in ((chosen.key, axis.set_xticks), (chosen.query, axis.set_yticks)):
         items = record.sides[name].items
         step = math.ceil(len(items) / MOST)

@@ -96,7 +96,9 @@ class Record:
             ]
         if not maps:
             layers = sorted({each.layer for each in self.maps if each.layer is not None})
-            raise RegardError(f"there are no weights of layer {layer}, head {head}; layers are {layers}, heads count from 0")
+            raise RegardError(
+                f"there are no weights of layer {layer}, head {head}; layers are {layers}, heads count from 0"
+            )
         return replace(self, maps=tuple(maps))
 
     def to_json(self) -> dict[str, Any]:
@@ -120,7 +122,9 @@ class Record:
         """From what `to_json` gave; another format or version is a RegardError."""
         if stored.get("format") != FORMAT or stored.get("version") != VERSION:
             found = f"{stored.get('format')!r}, version {stored.get('version')!r}"
-            raise RegardError(f"this is {found}, and not a record of version {VERSION}; make it again with: regard look")
+            raise RegardError(
+                f"this is {found}, and not a record of version {VERSION}; make it again with: regard look"
+            )
         try:
             answer = stored["answer"]
             return cls(
@@ -164,7 +168,9 @@ class Record:
         from regard.look import page
 
         inside = html.escape(page.render([self.to_json()]), quote=True)
-        return f'<iframe sandbox="allow-scripts" srcdoc="{inside}" style="width: 100%; height: 640px; border: 0"></iframe>'
+        return (
+            f'<iframe sandbox="allow-scripts" srcdoc="{inside}" style="width: 100%; height: 640px; border: 0"></iframe>'
+        )
 
 
 def _map_to_json(each: Map) -> dict[str, Any]:

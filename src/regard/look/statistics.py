@@ -61,7 +61,9 @@ def statistics(records: Iterable[Record]) -> dict[str, Any]:
         distances = found if distances is None else distances + found
     if distances is None:
         return {"sentences": 0, "heads": [], "similarity": []}
-    similarity = [[None if value != value else round(value, 4) for value in row] for row in (distances / sentences).tolist()]
+    similarity = [
+        [None if value != value else round(value, 4) for value in row] for row in (distances / sentences).tolist()
+    ]
     return {"sentences": sentences, "heads": [head.result() for head in heads.values()], "similarity": similarity}
 
 
@@ -89,10 +91,13 @@ def habits(each: Map, place: int, record: Record) -> dict[str, Tensor]:
 
 
 def _divergence(one: Map, place: int, other: Map, other_place: int) -> float:
-    """√ of the Jensen–Shannon divergence between the rows of two heads, on average; NaN where they look at different things."""
+    """√ of the Jensen–Shannon divergence between the rows of two heads, on average; NaN if their sides differ."""
     if (one.query, one.key) != (other.query, other.key):
         return float("nan")
-    p, q = (each.weights[at] / each.weights[at].sum(-1, keepdim=True).clamp(min=1e-12) for each, at in ((one, place), (other, other_place)))
+    p, q = (
+        each.weights[at] / each.weights[at].sum(-1, keepdim=True).clamp(min=1e-12)
+        for each, at in ((one, place), (other, other_place))
+    )
     middle = (p + q) / 2
     entropy = torch.special.entr
     divergence = entropy(middle).sum(-1) - (entropy(p).sum(-1) + entropy(q).sum(-1)) / 2

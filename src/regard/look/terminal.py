@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.color import Color
 from rich.style import Style
 from rich.text import Text
@@ -20,15 +21,15 @@ def heat_map(weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, co
 
     In colour a cell is a coloured square, otherwise a shade: `░▒▓█` for a quarter, half, three quarters, all.
     """
-    names = [printable(name) for name in columns]
-    margin = max((len(printable(name)) for name in rows), default=0) + 1
-    width = max(2, *(len(name) + 1 for name in names)) if names else 2
+    above, beside = [printable(name) for name in columns], [printable(name) for name in rows]
+    margin = max(map(cell_len, beside), default=0) + 1
+    width = max([1, *map(cell_len, above)]) + 1
     text = Text(" " * margin)
-    for name in names:
-        text.append(f"{name:^{width}}", style="dim")
-    for name, row in zip(rows, weights.tolist(), strict=True):
+    for name in above:
+        text.append(_centred(name, width), style="dim")
+    for name, row in zip(beside, weights.tolist(), strict=True):
         text.append("\n")
-        text.append(f"{printable(name):>{margin - 1}} ", style="bold")
+        text.append(" " * (margin - 1 - cell_len(name)) + name + " ", style="bold")
         for weight in row:
             text.append(*_cell(min(max(weight, 0.0), 1.0), width, colour))
     return text
@@ -36,6 +37,12 @@ def heat_map(weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, co
 
 def _cell(weight: float, width: int, colour: bool) -> tuple[str, Style | str]:
     if not colour:
-        return f"{SHADES[round(weight * (len(SHADES) - 1))] * 2:^{width}}", ""
+        return _centred(SHADES[round(weight * (len(SHADES) - 1))] * 2, width), ""
     red, green, blue = (round(dark + (light - dark) * weight) for dark, light in zip(DARK, LIGHT, strict=True))
     return " " * width, Style(bgcolor=Color.from_rgb(red, green, blue))
+
+
+def _centred(name: str, width: int) -> str:
+    """In the middle of so many cells of a terminal, of which some characters take two."""
+    space = width - cell_len(name)
+    return " " * (space // 2) + name + " " * (space - space // 2)

@@ -15,6 +15,7 @@ from regard.errors import RegardError, unknown_name
 if TYPE_CHECKING:
     from torch import nn
 
+
 class Kind(NamedTuple):
     """Where a system stands, read only when it is asked for, and what it is."""
 
@@ -50,7 +51,7 @@ def from_config(config: BaseModel, *, vocabulary: int, target_vocabulary: int | 
 
 
 def build(kind: str, *, vocabulary: int = 8000, target_vocabulary: int | None = None, **settings: Any) -> nn.Module:
-    """Any system by name, with the settings of its config class: `build("transformer", layers=4, width=128, heads=4)`."""
+    """Any system by name, with the settings of its config class: `build("transformer", layers=4, width=128)`."""
     config = config_class(kind)
     for name in settings:
         if name not in config.model_fields:

@@ -73,7 +73,7 @@ class State:
     origin: Tensor  # (B,) the sentence that each row answers
 
     def reorder(self, rows: Tensor) -> State:
-        """These rows, in this order. Beams that only change places within their sentence leave the memory where it is."""
+        """These rows, in this order. Beams that change places within their sentence leave the memory where it is."""
         caches, origin = [cache.reorder(rows) for cache in self.caches], self.origin.index_select(0, rows)
         if torch.equal(origin, self.origin):
             return State(caches, self.memory, self.lengths, self.padded, origin)

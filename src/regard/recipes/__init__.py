@@ -1,7 +1,7 @@
 """A recipe is everything a run needs, as TOML: checked key by key, completed with defaults, kept beside the model.
 
-`load("g2p")` reads a bundled recipe, `load("my.toml")` a file; `changes` are the `--set key=value` of the command line. Paths in
-a recipe count from the folder one is in.
+`load("g2p")` reads a bundled recipe, `load("my.toml")` a file; `changes` are the `--set key=value` of the command line.
+Paths in a recipe count from the folder one is in.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def parse(text: str, *, where: str, changes: Iterable[str] = ()) -> Recipe:
         _apply(table, change)
     model = table.get("model")
     if not isinstance(model, dict) or not isinstance(model.get("kind"), str):
-        raise RegardError(f'{where}: [model] needs a kind, for example kind = "transformer"; there are {", ".join(models.KINDS)}')
+        raise RegardError(
+            f'{where}: [model] needs a kind, for example kind = "transformer"; there are {", ".join(models.KINDS)}'
+        )
     if model["kind"] not in models.KINDS:
         raise unknown_name(f"{where}: model.kind", model["kind"], models.KINDS)
     table["model"] = fill_in(model, data=table.get("data", {}), where=where)

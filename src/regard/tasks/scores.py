@@ -43,7 +43,7 @@ def bleu(answers: Sequence[str], references: References, *, tokenize: str = "13a
 
 
 def lexicon_scores(answers: Sequence[str], references: References) -> dict[str, Score]:
-    """Word error (no listed reference is met) and symbol error (edits to the nearest reference, over its length), in percent."""
+    """Word error (no reference is met) and symbol error (edits to the nearest one, over its length), in percent."""
     _check(answers, references)
     edits = symbols = 0
     for answer, listed in zip(answers, references, strict=True):

@@ -14,12 +14,12 @@ ROWS = 256  # rows at a time: 256 × 10 000 logits stay in the cache of a CPU
 def vocabulary_loss(
     hidden: Tensor, output: nn.Linear, target: Tensor, *, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """The smoothed negative log-likelihood of `target`: summed over rows, and of each row (as plain numbers, no gradient).
+    """The smoothed negative log-likelihood of `target`: summed over rows, and of each row (plain numbers, no gradient).
 
         −(1 − ε) log p_n(y_n) − ε/V Σ_v log p_n(v)        p_n = softmax(W h_n + b)            Szegedy 2016, section 7
 
-    hidden (N, M), target (N,) → (), (N,).   Logits are made, used for loss and gradient, and dropped, `ROWS` at a time: memory does
-    not grow with N·V, and each logit is computed once for both directions.
+    hidden (N, M), target (N,) → (), (N,).   Logits are made, used for loss and gradient, and dropped, `ROWS` at a time:
+    memory does not grow with N·V, and each logit is computed once for both directions.
     """
     return _VocabularyLoss.apply(hidden, output.weight, output.bias, target, smoothing)
 
@@ -48,34 +48,11 @@ class _VocabularyLoss(torch.autograd.Function):
         context: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         learning = any(context.needs_input_grad[:3])
-        vocabulary = weight.shape[0]
-        losses = hidden.new_empty(len(hidden))
-        to_hidden = torch.empty_like(hidden) if learning else None
-        to_weight = torch.zeros_like(weight) if learning else None
-        to_bias = torch.zeros_like(bias) if learning and bias is not None else None
-        average = weight.mean(0)  # the mean logit of a row is h · mean(W) + mean(b)
-        for start in range(0, len(hidden), ROWS):
-            rows, wanted = hidden[start : start + ROWS], target[start : start + ROWS].unsqueeze(1)
-            logits = torch.addmm(bias, rows, weight.T) if bias is not None else rows @ weight.T
-            highest, where = logits.max(1, keepdim=True)
-            right = logits.gather(1, wanted)
-            mean = rows @ average + (bias.mean() if bias is not None else 0.0)
-            share = torch.softmax(logits, 1, out=logits) if learning else torch.softmax(logits, 1)
-            normaliser = highest - share.gather(1, where).log()  # log Σ exp, from the largest share: never log 0
-            losses[start : start + ROWS] = (normaliser - (1 - smoothing) * right).squeeze(1) - smoothing * mean
-            if to_hidden is None or to_weight is None:
-                continue
-            share.scatter_add_(1, wanted, share.new_full(wanted.shape, smoothing - 1))
-            # softmax − (1 − ε) one-hot − ε/V, the last term by rank one instead of a pass over every logit
-            torch.mm(share, weight, out=to_hidden[start : start + ROWS]).sub_(average, alpha=smoothing)
-            to_weight.addmm_(share.T, rows)
-            if to_bias is not None:
-                to_bias += share.sum(0)
-        if to_weight is not None:
-            to_weight -= hidden.sum(0) * (smoothing / vocabulary)
-        if to_bias is not None:
-            to_bias -= len(hidden) * smoothing / vocabulary
-        context.save_for_backward(to_hidden, to_weight, to_bias)
+        device = hidden.device.type
+        precision = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        with torch.autocast(device, enabled=False):
+            losses, *gradients = _in_rows(hidden, weight, bias, target, smoothing, precision, learning)
+        context.save_for_backward(*gradients)
         context.mark_non_differentiable(losses)
         return losses.sum(), losses
 
@@ -83,3 +60,50 @@ class _VocabularyLoss(torch.autograd.Function):
     def backward(context: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
         to_hidden, to_weight, to_bias = (None if grad is None else grad * above[0] for grad in context.saved_tensors)
         return to_hidden, to_weight, to_bias, None, None
+
+
+def _in_rows(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    smoothing: float,
+    precision: torch.dtype,
+    learning: bool,
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    """Losses (N,), and the gradients of their sum to hidden, weight and bias; matrix products are in `precision`."""
+    losses = weight.new_empty(len(hidden))
+    to_hidden = torch.empty_like(hidden) if learning else None
+    to_weight = torch.zeros_like(weight) if learning else None
+    to_bias = torch.zeros_like(bias) if learning and bias is not None else None
+    average = weight.mean(0)  # the mean logit of a row is h · mean(W) + mean(b)
+    matrix = weight.to(precision)
+    for start in range(0, len(hidden), ROWS):
+        part = slice(start, start + ROWS)
+        rows, wanted = hidden[part].to(precision), target[part].unsqueeze(1)
+        logits = (rows @ matrix.T).to(weight.dtype)
+        if bias is not None:
+            logits += bias
+        highest, where = logits.max(1, keepdim=True)
+        right = logits.gather(1, wanted)
+        mean = hidden[part].to(weight.dtype) @ average + (bias.mean() if bias is not None else 0.0)
+        share = torch.softmax(logits, 1, out=logits)
+        normaliser = highest - share.gather(1, where).log()  # log Σ exp, from the largest share: never log 0
+        losses[part] = (normaliser - (1 - smoothing) * right).squeeze(1) - smoothing * mean
+        if to_hidden is None or to_weight is None:
+            continue
+        # softmax − (1 − ε) one-hot − ε/V, the last term by rank one instead of a pass over every logit
+        share.scatter_add_(1, wanted, share.new_full(wanted.shape, smoothing - 1))
+        if to_bias is not None:
+            to_bias += share.sum(0)
+        share = share.to(precision)
+        to_hidden[part] = share @ matrix - smoothing * average
+        if precision == weight.dtype:
+            to_weight.addmm_(share.T, rows)
+        else:
+            to_weight += share.T @ rows
+    if to_weight is not None:
+        to_weight -= hidden.sum(0) * (smoothing / len(weight))
+    if to_bias is not None:
+        to_bias -= len(hidden) * smoothing / len(weight)
+    return losses, to_hidden, to_weight, to_bias

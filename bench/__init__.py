@@ -1,0 +1,1 @@
+"""Measurements: each work is a module with a command line of its own; `python -m bench` lists them."""

@@ -1,0 +1,29 @@
+"""`python -m bench NAME [options]`: run one measurement; without a name, list them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+WORKS = {
+    "window": ("bench.window:main", "windowed attention against all pairs: time and memory by length"),
+    "lengths": ("bench.lengths:main", "attention against the fixed vector: BLEU by length of the source"),
+    "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),
+    "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),
+    "tatoeba": ("bench.recipes:tatoeba", "what `regard train pairs` reaches on English-French, untuned"),
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the work that the first argument names."""
+    if not arguments or arguments[0] not in WORKS:
+        for name, (_, what) in WORKS.items():
+            print(f"python -m bench {name:10} {what}")
+        return 0 if not arguments else 2
+    module, _, function = WORKS[arguments[0]][0].partition(":")
+    getattr(importlib.import_module(module), function)(arguments[1:])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

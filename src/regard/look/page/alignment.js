@@ -1,0 +1,52 @@
+/** Who looks at whom: the weights of one head, or the mean of all, as a heat map. */
+
+import { caption, chosen } from "./chosen.js";
+import { Explorer } from "./explorer.js";
+
+/** @type {import("./views.js").View} */
+export const alignment = {
+  name: "alignment",
+  label: "Alignment",
+  about: "Each row shows where one item looked: the stronger the colour, the more.",
+  head: "one",
+  groups: (record) => record.groups,
+  available: (record) => record.groups.length > 0,
+  create: (host, record, page) => new Alignment(host, record, page),
+};
+
+class Alignment {
+  /**
+   * @param {HTMLElement} host
+   * @param {import("./record.js").Record} record
+   * @param {import("./views.js").Page} page
+   */
+  constructor(host, record, page) {
+    this.record = record;
+    this.asked = "";
+    /** @type {import("./explorer.js").Explored | null} */
+    this.explored = null;
+    this.explorer = new Explorer(host, page, "attention weights");
+  }
+
+  /** @param {import("./store.js").State} state */
+  async update(state) {
+    const what = chosen(this.record.groups, state);
+    const { map, head } = what;
+    const asked = `${map.name} ${head}`;
+    if (asked !== this.asked) {
+      this.asked = asked;
+      this.explored = null;
+      const matrix = await map.matrix(head);
+      if (asked !== this.asked) return;
+      this.explored = {
+        matrix, rows: map.rows, columns: map.columns, caption: caption(what), standing: (row) => map.standing(row),
+        note: map.sumsToOne ? "" : "The rows of this map need not sum to one; they are shown as they were used.",
+      };
+    }
+    if (this.explored) this.explorer.show(this.explored, state);
+  }
+
+  destroy() {
+    this.explorer.destroy();
+  }
+}

@@ -1,0 +1,186 @@
+/** The page: the answer on top, a tab for each view, the choices, and one picture for each record. */
+
+import { answerCard, markToken } from "./answer.js";
+import { chosen } from "./chosen.js";
+import { Controls } from "./controls.js";
+import { element } from "./elements.js";
+import { keysHelp } from "./keys.js";
+import { liveForm } from "./live.js";
+import { theme } from "./palette.js";
+import { Record } from "./record.js";
+import { visible } from "./tokens.js";
+import { VIEWS } from "./views.js";
+
+export class Application {
+  /**
+   * @param {HTMLElement} host
+   * @param {import("./store.js").Store} store
+   * @param {boolean} live
+   */
+  constructor(host, store, live) {
+    this.store = store;
+    /** @type {Record[]} */
+    this.records = [];
+    /** @type {HTMLElement[]} */
+    this.cards = [];
+    /** @type {import("./views.js").Shown[]} */
+    this.shown = [];
+    this.controls = new Controls(store);
+    this.title = element("h1");
+    this.answers = element("div", { class: "answers" });
+    this.tabs = element("div", { class: "tabs", role: "tablist", "aria-label": "views", onkeydown: (/** @type {KeyboardEvent} */ event) => this.moveTab(event) });
+    this.about = element("p", { class: "about" });
+    this.panes = element("main", { class: "panes", id: "view", role: "tabpanel", tabindex: -1 });
+    this.voice = element("p", { class: "hidden", role: "status", "aria-live": "polite" });
+    this.themeButton = element("button", { type: "button", class: "quiet", onclick: () => store.set({ theme: theme() === "dark" ? "light" : "dark" }) });
+    const { dialog, button } = keysHelp();
+    host.append(
+      element("header", {}, element("span", { class: "brand" }, "regard"), this.title, live && liveForm((records) => this.show(records)), button, this.themeButton),
+      this.answers, this.tabs, element("div", { class: "bar-of-choices" }, this.controls.host, this.about), this.panes, this.voice, dialog);
+    store.subscribe((state, before) => this.follow(state, before));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.rebuild());
+    document.addEventListener("keydown", (event) => this.press(event));
+    this.dress();
+  }
+
+  /**
+   * Shows these records instead of those before.
+   *
+   * @param {unknown[]} raw
+   */
+  show(raw) {
+    this.answers.replaceChildren();
+    this.records = [];
+    for (const one of raw) {
+      try {
+        this.records.push(new Record(/** @type {import("./record.js").Raw} */ (one)));
+      } catch (error) {
+        this.answers.append(complaint(error));
+      }
+    }
+    this.title.textContent = this.records.map(({ raw: { title = "" } }) => visible(title || "untitled", 120)).join(" and ");
+    document.title = this.records.length ? `${this.title.textContent} · regard` : "regard";
+    this.cards = this.records.map((record) => answerCard(record, (at) => this.chooseToken(record, at)));
+    this.answers.append(...this.cards);
+    document.documentElement.style.setProperty("--records", String(Math.max(this.records.length, 1)));
+    this.rebuild();
+  }
+
+  /** The views for which any record has something. */
+  available() {
+    return VIEWS.filter((view) => this.records.some((record) => view.available(record)));
+  }
+
+  /** @returns {import("./views.js").View | undefined} */
+  view() {
+    const views = this.available();
+    return views.find(({ name }) => name === this.store.state.view) ?? views[0];
+  }
+
+  /** Draws everything below the answers anew. */
+  rebuild() {
+    for (const shown of this.shown) shown.destroy();
+    this.shown = [];
+    this.dress();
+    const view = this.view();
+    const page = { store: this.store, announce: (/** @type {string} */ text) => this.announce(text) };
+    this.tabs.replaceChildren(...this.available().map((each) => element("button", {
+      type: "button", role: "tab", "data-view": each.name, "aria-selected": String(each === view), "aria-controls": "view",
+      tabindex: each === view ? 0 : -1, onclick: () => this.store.set({ view: each.name }),
+    }, each.label)));
+    this.about.textContent = view?.about ?? "";
+    this.panes.replaceChildren();
+    this.panes.setAttribute("aria-label", view?.label ?? "nothing");
+    this.panes.dataset.view = view?.name ?? "";
+    if (!view) return;
+    for (const record of this.records) {
+      const pane = element("section", { class: "pane" });
+      this.panes.append(pane);
+      if (view.available(record)) this.shown.push(view.create(pane, record, page));
+      else pane.append(element("p", { class: "hint" }, "This record has nothing for this view."));
+    }
+    this.update();
+  }
+
+  update() {
+    const view = this.view();
+    if (!view) return;
+    this.controls.show(view, this.records);
+    this.records.forEach((record, at) => markToken(this.cards[at], this.looksFrom(record) === "target" ? this.store.state.query : -1));
+    for (const shown of this.shown) {
+      shown.update(this.store.state).catch((error) => this.panes.prepend(complaint(error)));
+    }
+  }
+
+  /**
+   * The side whose items are the rows of what is shown.
+   *
+   * @param {Record} record
+   */
+  looksFrom(record) {
+    const groups = this.view()?.groups(record) ?? [];
+    return groups.length ? chosen(groups, this.store.state).group.query : null;
+  }
+
+  /**
+   * A token of the answer was chosen: its row, in a map that looks from the answer.
+   *
+   * @param {Record} record
+   * @param {number} at
+   */
+  chooseToken(record, at) {
+    const fitting = this.looksFrom(record) === "target" ? null : this.view()?.groups(record).find(({ query }) => query === "target");
+    const { query, map } = this.store.state;
+    this.store.set({ map: fitting?.id ?? map, query: query === at && !fitting ? -1 : at, key: -1 });
+  }
+
+  /**
+   * @param {import("./store.js").State} state
+   * @param {import("./store.js").State} before
+   */
+  follow(state, before) {
+    if (state.view === before.view && state.theme === before.theme) return this.update();
+    const inTabs = this.tabs.contains(document.activeElement);
+    this.rebuild();
+    if (inTabs) /** @type {HTMLElement | null} */ (this.tabs.querySelector("[aria-selected=true]"))?.focus();
+  }
+
+  /** Light or dark. */
+  dress() {
+    const { theme: asked } = this.store.state;
+    if (asked === "light" || asked === "dark") document.documentElement.dataset.theme = asked;
+    else delete document.documentElement.dataset.theme;
+    const other = theme() === "dark" ? "light" : "dark";
+    this.themeButton.textContent = other === "dark" ? "Dark" : "Light";
+    this.themeButton.setAttribute("aria-label", `show in ${other} colours`);
+  }
+
+  /** @param {string} text */
+  announce(text) {
+    this.voice.textContent = text;
+  }
+
+  /** @param {KeyboardEvent} event */
+  press(event) {
+    const typing = event.target instanceof HTMLElement && event.target.matches("input, select, textarea");
+    const view = this.view();
+    if (typing || !view || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (this.controls.key(view, this.records, event.key)) event.preventDefault();
+  }
+
+  /** @param {KeyboardEvent} event */
+  moveTab(event) {
+    const views = this.available();
+    const at = views.indexOf(/** @type {import("./views.js").View} */ (this.view()));
+    /** @type {{[key: string]: number}} */
+    const moves = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: views.length - 1 };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    this.store.set({ view: views[(moves[event.key] + views.length) % views.length].name });
+  }
+}
+
+/** @param {unknown} error */
+function complaint(error) {
+  return element("p", { class: "error", role: "alert" }, `This record cannot be shown: ${error instanceof Error ? error.message : error}.`);
+}

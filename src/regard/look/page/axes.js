@@ -1,0 +1,131 @@
+/** The names along the two sides of a grid of cells: as many as can be read, and no more. */
+
+import { visible } from "./tokens.js";
+
+const FONT = "12px system-ui, sans-serif";
+const LINE = 15; // the least distance at which one line of text clears the next
+const SLANT = Math.PI / 4;
+const LONGEST = 18;
+const PADDING = 8;
+
+export class Axes {
+  /**
+   * @param {string[]} rows
+   * @param {string[]} columns
+   */
+  constructor(rows, columns) {
+    this.rows = rows.map((name) => visible(name, LONGEST));
+    this.columns = columns.map((name) => visible(name, LONGEST));
+    const context = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+    context.font = FONT;
+    const widest = (/** @type {string[]} */ texts) => texts.reduce((most, text) => Math.max(most, context.measureText(text).width), 0);
+    this.widestRow = widest(this.rows);
+    this.widestColumn = widest(this.columns);
+  }
+
+  /**
+   * Room for the names: at the left, on top, and to the right, where slanted names lean out.
+   *
+   * @param {number} width of the whole
+   */
+  margins(width) {
+    const left = Math.min(this.widestRow, width * 0.3) + 2 * PADDING;
+    const upright = (width - left) / Math.max(this.columns.length, 1) >= this.widestColumn + PADDING && this.widestColumn + PADDING <= 64;
+    const height = this.widestColumn * Math.sin(SLANT);
+    return { left, top: upright ? LINE + 2 * PADDING : height + 2 * PADDING + 6, right: upright ? PADDING : height + PADDING, upright };
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {import("./viewport.js").Viewport} viewport
+   * @param {number} width
+   * @param {string} colour
+   */
+  draw(context, viewport, width, colour) {
+    const { left, top, upright } = this.margins(width);
+    const { firstRow, lastRow, firstColumn, lastColumn } = viewport.seen();
+    const rowStep = Math.ceil(LINE / viewport.cellHeight);
+    const columnStep = Math.ceil((upright ? this.widestColumn + PADDING : LINE) / viewport.cellWidth);
+    context.font = FONT;
+    context.fillStyle = colour;
+    for (let row = Math.ceil(firstRow / rowStep) * rowStep; row <= lastRow; row += rowStep) {
+      this.row(context, viewport, row, left, top);
+    }
+    for (let column = Math.ceil(firstColumn / columnStep) * columnStep; column <= lastColumn; column += columnStep) {
+      this.column(context, viewport, column, left, top, upright);
+    }
+  }
+
+  /**
+   * The names of one cell, over whatever is there.
+   *
+   * @param {CanvasRenderingContext2D} context
+   * @param {import("./viewport.js").Viewport} viewport
+   * @param {number} width
+   * @param {{row: number, column: number}} cell
+   * @param {{paper: string, ink: string}} colours
+   */
+  emphasise(context, viewport, width, { row, column }, { paper, ink }) {
+    const { left, top, upright } = this.margins(width);
+    context.font = `600 ${FONT}`;
+    if (row >= 0 && row < this.rows.length) {
+      const middle = top + (row + 0.5) * viewport.cellHeight - viewport.y;
+      if (middle >= top && middle <= top + viewport.height) {
+        context.fillStyle = paper;
+        context.fillRect(0, middle - LINE / 2 - 1, left - 2, LINE + 2);
+        context.fillStyle = ink;
+        this.row(context, viewport, row, left, top);
+      }
+    }
+    if (column >= 0 && column < this.columns.length) {
+      const middle = left + (column + 0.5) * viewport.cellWidth - viewport.x;
+      if (middle >= left && middle <= left + viewport.width) {
+        context.save();
+        context.fillStyle = paper;
+        context.translate(middle, top);
+        if (!upright) context.rotate(-SLANT);
+        const half = context.measureText(this.columns[column]).width / 2;
+        if (upright) context.fillRect(-half - 2, -LINE - PADDING, 2 * half + 4, LINE + PADDING - 2);
+        else context.fillRect(2, -LINE / 2 - 1, 2 * half + PADDING, LINE + 2);
+        context.restore();
+        context.fillStyle = ink;
+        this.column(context, viewport, column, left, top, upright);
+      }
+    }
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {import("./viewport.js").Viewport} viewport
+   * @param {number} row
+   * @param {number} left
+   * @param {number} top
+   */
+  row(context, viewport, row, left, top) {
+    const middle = top + (row + 0.5) * viewport.cellHeight - viewport.y;
+    if (middle < top || middle > top + viewport.height) return;
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    context.fillText(this.rows[row], left - PADDING, middle, left - PADDING);
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {import("./viewport.js").Viewport} viewport
+   * @param {number} column
+   * @param {number} left
+   * @param {number} top
+   * @param {boolean} upright
+   */
+  column(context, viewport, column, left, top, upright) {
+    const middle = left + (column + 0.5) * viewport.cellWidth - viewport.x;
+    if (middle < left || middle > left + viewport.width) return;
+    context.save();
+    context.translate(middle, top - (upright ? PADDING : 4));
+    context.textBaseline = upright ? "alphabetic" : "middle";
+    context.textAlign = upright ? "center" : "left";
+    if (!upright) context.rotate(-SLANT);
+    context.fillText(this.columns[column], upright ? 0 : 4, 0);
+    context.restore();
+  }
+}

@@ -1,0 +1,32 @@
+/** What a state means for a record: the same state may be asked of two records that have different layers and heads. */
+
+/**
+ * @typedef {import("./record.js").Record} Record
+ * @typedef {import("./record.js").Group} Group
+ * @typedef {import("./record.js").AttentionMap} AttentionMap
+ * @typedef {import("./store.js").State} State
+ * @typedef {{group: Group, layer: number, map: AttentionMap, head: number | "mean", heads: number[]}} Chosen
+ */
+
+/**
+ * @param {Group[]} groups those the view can show, at least one
+ * @param {State} state
+ * @returns {Chosen} the nearest there is to what the state asks for
+ */
+export function chosen(groups, state) {
+  const group = groups.find(({ id }) => id === state.map) ?? groups[0];
+  const last = group.maps.length - 1;
+  const layer = state.layer < 0 ? last : Math.min(state.layer, last);
+  const map = group.maps[layer];
+  const number = Number(state.head);
+  const head = map.heads.length === 1 ? map.heads[0] : map.heads.includes(number) ? number : "mean";
+  const asked = state.heads.split(",").map(Number);
+  const some = map.heads.filter((each) => asked.includes(each));
+  return { group, layer, map, head, heads: some.length ? some : map.heads };
+}
+
+/** @param {Chosen} what */
+export function caption({ group, layer, head }) {
+  const place = group.maps.length > 1 ? `layer ${group.layers()[layer]}, ` : "";
+  return `${group.label}, ${place}${head === "mean" ? "mean of heads" : `head ${head}`}`;
+}

@@ -1,0 +1,232 @@
+/** Lines from each token to those it looks at, a colour for each head; pointing at a token leaves only its own. */
+
+import { chosen } from "./chosen.js";
+import { drawIsolated, drawNames, ROW } from "./columns.js";
+import { element } from "./elements.js";
+import { Matrix } from "./matrix.js";
+import { headColour, inks } from "./palette.js";
+import { largest, ranking } from "./ranking.js";
+import { drawStrands, strands } from "./strands.js";
+import { Surface } from "./surface.js";
+import { visible, written } from "./tokens.js";
+
+const PADDING = 12;
+
+/**
+ * @typedef {import("./columns.js").Token} Token
+ * @typedef {{number: number, matrix: Matrix, levels: import("./strands.js").Strand[][]}} Head
+ */
+
+/** @type {import("./views.js").View} */
+export const lines = {
+  name: "heads",
+  label: "Heads",
+  about: "From each item on the left to what it looks at on the right, a colour for each head. Point at an item to see its lines alone.",
+  head: "many",
+  groups: (record) => record.groups,
+  available: (record) => record.groups.length > 0,
+  create: (host, record, page) => new Lines(host, record, page),
+};
+
+class Lines {
+  /**
+   * @param {HTMLElement} host
+   * @param {import("./record.js").Record} record
+   * @param {import("./views.js").Page} page
+   */
+  constructor(host, record, page) {
+    this.record = record;
+    this.page = page;
+    this.asked = "";
+    this.inks = inks();
+    /** @type {import("./chosen.js").Chosen | null} */
+    this.what = null;
+    /** @type {Head[]} */
+    this.heads = [];
+    /** @type {Token | null} */
+    this.pointed = null;
+    /** @type {Token | null} */
+    this.selected = null;
+    this.stage = element("div", { class: "surface stage" });
+    this.space = element("div", { class: "space" }, this.stage);
+    this.scroller = element("div", {
+      class: "lines", tabindex: 0, role: "application", "aria-roledescription": "lines between tokens",
+      "aria-label": "what each token looks at; up and down move from token to token, left and right between the columns",
+      onscroll: () => this.surface.redraw(),
+      onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event),
+      onpointermove: (/** @type {PointerEvent} */ event) => this.point(this.tokenAt(event)),
+      onpointerleave: () => this.point(null),
+      onclick: (/** @type {PointerEvent} */ event) => this.choose(this.tokenAt(event)),
+    }, this.space);
+    this.panel = element("aside", { class: "panel" });
+    host.append(element("div", { class: "split" }, this.scroller, this.panel));
+    this.surface = new Surface(this.stage, {
+      draw: (context, width, height) => this.draw(context, width, height),
+      drawOver: (context, width, height) => this.drawOver(context, width, height),
+    });
+  }
+
+  /** @param {import("./store.js").State} state */
+  async update(state) {
+    const what = chosen(this.record.groups, state);
+    const { map, heads } = what;
+    const asked = `${map.name} ${heads}`;
+    if (asked !== this.asked) {
+      this.asked = asked;
+      const matrices = await Promise.all(heads.map((head) => map.matrix(head)));
+      if (asked !== this.asked) return;
+      this.what = what;
+      this.heads = matrices.map((matrix, at) => ({ number: heads[at], matrix, levels: strands(matrix) }));
+      this.space.style.height = `${Math.max(map.queries, map.keys) * ROW + 2 * PADDING}px`;
+    }
+    this.selected = null;
+    if (state.query >= 0) this.selected = { column: "query", index: Math.min(state.query, map.queries - 1) };
+    else if (state.key >= 0) this.selected = { column: "key", index: Math.min(state.key, map.keys - 1) };
+    this.reveal();
+    this.surface.redraw();
+    this.describe();
+  }
+
+  get isolated() {
+    return this.pointed ?? this.selected;
+  }
+
+  /** @param {number} width */
+  edges(width) {
+    const gap = Math.min(Math.max(width * 0.42, 120), 440);
+    return { left: (width - gap) / 2, right: (width + gap) / 2 };
+  }
+
+  /** @param {number} place */
+  y(place) {
+    return PADDING + (place + 0.5) * ROW - this.scroller.scrollTop;
+  }
+
+  /**
+   * @param {number} width
+   * @param {number} height
+   * @returns {import("./strands.js").Space}
+   */
+  spaceOf(width, height) {
+    return { top: 0, bottom: height, ...this.edges(width), y: (place) => this.y(place) };
+  }
+
+  /** Scrolls to the selected token if it is out of sight. */
+  reveal() {
+    if (!this.selected) return;
+    const y = this.y(this.selected.index);
+    if (y < ROW || y > this.surface.height - ROW) this.scroller.scrollTop += y - this.surface.height / 2;
+  }
+
+  /**
+   * @param {MouseEvent} event
+   * @returns {Token | null}
+   */
+  tokenAt(event) {
+    if (!this.what) return null;
+    const box = this.stage.getBoundingClientRect();
+    const { left, right } = this.edges(box.width);
+    const x = event.clientX - box.left;
+    const index = Math.floor((event.clientY - box.top + this.scroller.scrollTop - PADDING) / ROW);
+    const { queries, keys } = this.what.map;
+    if (x <= left && index >= 0 && index < queries) return { column: "query", index };
+    if (x >= right && index >= 0 && index < keys) return { column: "key", index };
+    return null;
+  }
+
+  /** @param {Token | null} token */
+  point(token) {
+    if (token?.column === this.pointed?.column && token?.index === this.pointed?.index) return;
+    this.pointed = token;
+    this.surface.redrawOver();
+    this.describe();
+  }
+
+  /** @param {Token | null} token */
+  choose(token) {
+    const same = token && token.column === this.selected?.column && token.index === this.selected.index;
+    const kept = same ? null : token;
+    this.page.store.set({ query: kept?.column === "query" ? kept.index : -1, key: kept?.column === "key" ? kept.index : -1 });
+  }
+
+  /** @param {KeyboardEvent} event */
+  press(event) {
+    if (!this.what || event.ctrlKey || event.metaKey || event.altKey) return;
+    const { column, index } = this.selected ?? { column: "query", index: -1 };
+    /** @type {{[key: string]: [string, number]}} */
+    const moves = {
+      ArrowUp: [column, index - 1], ArrowDown: [column, index + 1], PageUp: [column, index - 10], PageDown: [column, index + 10],
+      Home: [column, 0], End: [column, Infinity], ArrowLeft: ["query", index], ArrowRight: ["key", index], Escape: ["", 0],
+    };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    const [to, place] = moves[event.key];
+    const last = (to === "query" ? this.what.map.queries : this.what.map.keys) - 1;
+    this.page.store.set({ query: -1, key: -1, ...(to && { [to]: Math.min(Math.max(place, 0), last) }) });
+    if (to) this.page.announce(this.sentence());
+  }
+
+  /** The weights of the isolated token with every item of the other column, head by head. */
+  own() {
+    const token = /** @type {Token} */ (this.isolated);
+    return this.heads.map(({ number, matrix }) => ({ number, weights: token.column === "query" ? matrix.row(token.index) : matrix.column(token.index) }));
+  }
+
+  /** What is isolated and the mean of its weights over the heads shown. */
+  summary() {
+    const { map } = /** @type {import("./chosen.js").Chosen} */ (this.what);
+    const { column, index } = /** @type {Token} */ (this.isolated);
+    const [own, others] = column === "query" ? [map.rows, map.columns] : [map.columns, map.rows];
+    const values = Matrix.mean(this.own().map(({ weights }) => new Matrix(weights, 1, weights.length))).values;
+    return { title: `${visible(own[index], 30)} ${column === "query" ? "looks at" : "is looked at by"}`, entries: largest(values, others) };
+  }
+
+  sentence() {
+    if (!this.isolated || !this.what) return "";
+    const { title, entries } = this.summary();
+    return `${title} ${entries.slice(0, 3).map(({ name, value }) => `${visible(name)} ${written(value)}`).join(", ")}`;
+  }
+
+  describe() {
+    if (!this.what || !this.isolated || !this.heads.length) {
+      this.panel.replaceChildren(element("p", { class: "hint" }, "Point at a token to see its lines alone, click to keep them. Up and down move from token to token."));
+      return;
+    }
+    const { title, entries } = this.summary();
+    const numbers = this.heads.map(({ number }) => number).join(", ");
+    this.panel.replaceChildren(ranking(entries, { title }), element("p", { class: "note" }, this.heads.length > 1 ? `mean of heads ${numbers}` : `head ${numbers}`));
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} width
+   * @param {number} height
+   */
+  draw(context, width, height) {
+    const space = this.spaceOf(width, height);
+    for (const { number, levels } of this.heads) drawStrands(context, levels, space, headColour(number));
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} width
+   * @param {number} height
+   */
+  drawOver(context, width, height) {
+    if (!this.what) return;
+    const token = this.isolated;
+    this.stage.classList.toggle("isolating", token !== null);
+    this.stage.dataset.isolated = token ? `${token.column} ${token.index}` : "";
+    const { rows, columns } = this.what.map;
+    const space = this.spaceOf(width, height);
+    const others = token?.column === "query" ? columns : rows;
+    const drawn = token ? drawIsolated(context, token, this.own(), others, space, this.inks) : 0;
+    this.stage.dataset.lines = String(drawn);
+    drawNames(context, "query", rows, token, space, this.inks);
+    drawNames(context, "key", columns, token, space, this.inks);
+  }
+
+  destroy() {
+    this.surface.destroy();
+  }
+}

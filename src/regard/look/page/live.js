@@ -1,0 +1,54 @@
+/** A box to type in: what is typed is sent to the server this page came from, and the record it returns is shown. */
+
+import { element } from "./elements.js";
+
+/**
+ * @param {(records: unknown[]) => void} show
+ * @returns {HTMLFormElement}
+ */
+export function liveForm(show) {
+  const input = element("input", { type: "text", name: "text", autocomplete: "off", spellcheck: "false", placeholder: "Type a text and press Enter", "aria-label": "text" });
+  const status = element("p", { class: "status", role: "status" });
+  /** @type {AbortController | null} */
+  let asked = null;
+
+  /** @param {Event} event */
+  const submit = async (event) => {
+    event.preventDefault();
+    asked?.abort();
+    const own = new AbortController();
+    asked = own;
+    status.className = "status";
+    status.textContent = "looking …";
+    try {
+      show(await look(input.value, own.signal));
+      status.textContent = "";
+    } catch (error) {
+      if (asked !== own) return;
+      status.className = "status error";
+      status.textContent = error instanceof Error ? error.message : String(error);
+    }
+  };
+  return element("form", { class: "live", onsubmit: submit }, input, element("button", { type: "submit" }, "Look"), status);
+}
+
+/**
+ * @param {string} text
+ * @param {AbortSignal} signal
+ * @returns {Promise<unknown[]>} a record for each model
+ */
+async function look(text, signal) {
+  const answer = await fetch("./look", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ text }), signal })
+    .catch((error) => {
+      throw signal.aborted ? error : new Error("the server does not answer; is it still running?");
+    });
+  const said = await answer.json().catch(() => null);
+  if (!answer.ok || said === null) throw new Error(complaint(said) ?? `the server answered with status ${answer.status}`);
+  return Array.isArray(said) ? said : [said];
+}
+
+/** @param {any} said */
+function complaint(said) {
+  const words = said?.error?.message ?? said?.error ?? said?.detail;
+  return typeof words === "string" ? words : null;
+}

@@ -1,0 +1,81 @@
+/** Numbers in rows and columns, and the little arithmetic the views need. */
+
+export class Matrix {
+  /**
+   * @param {Float32Array} values row-major
+   * @param {number} rows
+   * @param {number} columns
+   */
+  constructor(values, rows, columns) {
+    this.values = values;
+    this.rows = rows;
+    this.columns = columns;
+  }
+
+  /**
+   * @param {number} row
+   * @param {number} column
+   */
+  at(row, column) {
+    return this.values[row * this.columns + column];
+  }
+
+  /** @param {number} row */
+  row(row) {
+    return this.values.subarray(row * this.columns, (row + 1) * this.columns);
+  }
+
+  /** @param {number} column */
+  column(column) {
+    return Float32Array.from({ length: this.rows }, (_, row) => this.at(row, column));
+  }
+
+  /** The smallest and largest number, those that are not numbers aside. */
+  extent() {
+    return extent(this.values);
+  }
+
+  /**
+   * @param {Matrix} other
+   * @returns {Matrix} this · other
+   */
+  times(other) {
+    const product = new Float32Array(this.rows * other.columns);
+    for (let i = 0; i < this.rows; i++) {
+      const into = product.subarray(i * other.columns, (i + 1) * other.columns);
+      for (let k = 0; k < this.columns; k++) {
+        const factor = this.at(i, k);
+        if (factor === 0) continue;
+        const from = other.row(k);
+        for (let j = 0; j < from.length; j++) into[j] += factor * from[j];
+      }
+    }
+    return new Matrix(product, this.rows, other.columns);
+  }
+
+  /**
+   * @param {Matrix[]} matrices of one shape, at least one
+   * @returns {Matrix}
+   */
+  static mean(matrices) {
+    const [{ rows, columns }] = matrices;
+    const sum = new Float32Array(rows * columns);
+    for (const { values } of matrices) for (let at = 0; at < sum.length; at++) sum[at] += values[at];
+    for (let at = 0; at < sum.length; at++) sum[at] /= matrices.length;
+    return new Matrix(sum, rows, columns);
+  }
+}
+
+/**
+ * @param {ArrayLike<number>} values
+ * @returns {{smallest: number, largest: number}}
+ */
+export function extent(values) {
+  let smallest = Infinity;
+  let largest = -Infinity;
+  for (let at = 0; at < values.length; at++) {
+    if (values[at] < smallest) smallest = values[at];
+    if (values[at] > largest) largest = values[at];
+  }
+  return largest === -Infinity ? { smallest: 0, largest: 0 } : { smallest, largest };
+}

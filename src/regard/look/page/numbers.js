@@ -1,0 +1,77 @@
+/**
+ * Weights as they travel: base64 of little-endian numbers in row-major order, as 32-bit floats or as bytes with a scale for
+ * each row, compressed or not.
+ *
+ * @typedef {{encoding: string, weights: string, scales?: string}} Stored
+ */
+
+import { Matrix } from "./matrix.js";
+
+/** Numbers in rows of one length, kept as small as they came. */
+export class Rows {
+  /**
+   * @param {Float32Array | Uint8Array} values
+   * @param {Float32Array | null} scales for bytes: what 255 stands for, in each row
+   * @param {number} columns
+   */
+  constructor(values, scales, columns) {
+    this.values = values;
+    this.scales = scales;
+    this.columns = columns;
+  }
+
+  /**
+   * @param {number} first
+   * @param {number} count
+   * @returns {Matrix} rows first … first + count
+   */
+  matrix(first, count) {
+    const part = this.values.subarray(first * this.columns, (first + count) * this.columns);
+    const numbers = Float32Array.from(part);
+    if (this.scales) {
+      for (let row = 0; row < count; row++) {
+        const unit = this.scales[first + row] / 255;
+        for (let at = row * this.columns; at < (row + 1) * this.columns; at++) numbers[at] *= unit;
+      }
+    }
+    return new Matrix(numbers, count, this.columns);
+  }
+}
+
+/**
+ * @param {Stored} stored
+ * @param {number} rows
+ * @param {number} columns
+ * @returns {Promise<Rows>}
+ */
+export async function decode(stored, rows, columns) {
+  const [number, packing] = String(stored.encoding).split("+");
+  if (!["f32", "u8"].includes(number) || ![undefined, "deflate"].includes(packing)) {
+    throw new Error(`the encoding ${stored.encoding} is unknown; this page reads f32, u8, f32+deflate and u8+deflate`);
+  }
+  const packed = bytes(stored.weights);
+  const raw = packing ? await inflate(packed) : packed;
+  const values = number === "f32" ? new Float32Array(raw.buffer, 0, raw.byteLength >> 2) : raw;
+  const scales = number === "u8" ? new Float32Array(bytes(stored.scales ?? "").buffer) : null;
+  if (values.length !== rows * columns || (scales && scales.length !== rows)) {
+    throw new Error(`there are ${values.length} weights where ${rows} rows of ${columns} were announced`);
+  }
+  return new Rows(values, scales, columns);
+}
+
+/**
+ * @param {string} base64
+ * @returns {Uint8Array<ArrayBuffer>}
+ */
+function bytes(base64) {
+  const characters = atob(base64);
+  const made = new Uint8Array(characters.length);
+  for (let at = 0; at < made.length; at++) made[at] = characters.charCodeAt(at);
+  return made;
+}
+
+/** @param {Uint8Array<ArrayBuffer>} packed */
+async function inflate(packed) {
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}

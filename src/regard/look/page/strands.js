@@ -1,0 +1,74 @@
+/** The lines between two columns of tokens: those worth drawing, sorted by strength, and how to draw them. */
+
+const LEVELS = 8;
+const FEW = 40_000; // up to so many weights every visible one is a line; beyond, the strongest of each row
+const PER_ROW = 6;
+const FAINTEST = 0.02;
+
+/**
+ * @typedef {{from: number, to: number}} Strand
+ * @typedef {{top: number, bottom: number, left: number, right: number, y: (place: number) => number}} Space
+ */
+
+/**
+ * @param {import("./matrix.js").Matrix} matrix
+ * @returns {Strand[][]} the strands of each level of strength, the faintest level first
+ */
+export function strands(matrix) {
+  /** @type {Strand[][]} */
+  const levels = Array.from({ length: LEVELS }, () => []);
+  const { largest } = matrix.extent();
+  if (!(largest > 0)) return levels;
+  const every = matrix.values.length <= FEW;
+  for (let from = 0; from < matrix.rows; from++) {
+    const row = matrix.row(from);
+    const least = Math.max(every ? 0 : nthLargest(row, PER_ROW), FAINTEST * largest);
+    for (let to = 0; to < row.length; to++) {
+      if (row[to] >= least) levels[Math.min(Math.floor((row[to] / largest) * LEVELS), LEVELS - 1)].push({ from, to });
+    }
+  }
+  return levels;
+}
+
+/**
+ * @param {Float32Array} values
+ * @param {number} n
+ */
+function nthLargest(values, n) {
+  return values.length <= n ? -Infinity : values.slice().sort()[values.length - n];
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {Strand[][]} levels
+ * @param {Space} space
+ * @param {string} colour
+ */
+export function drawStrands(context, levels, space, colour) {
+  context.strokeStyle = colour;
+  levels.forEach((level, strength) => {
+    context.globalAlpha = (strength + 0.6) / LEVELS;
+    context.lineWidth = 0.75 + (1.75 * strength) / LEVELS;
+    context.beginPath();
+    for (const { from, to } of level) strand(context, space, from, to);
+    context.stroke();
+  });
+  context.globalAlpha = 1;
+}
+
+/**
+ * Adds one line to the path, if any of it can be seen.
+ *
+ * @param {CanvasRenderingContext2D} context
+ * @param {Space} space
+ * @param {number} from
+ * @param {number} to
+ */
+export function strand(context, { top, bottom, left, right, y }, from, to) {
+  const start = y(from);
+  const end = y(to);
+  if (Math.max(start, end) < top || Math.min(start, end) > bottom) return;
+  const middle = (left + right) / 2;
+  context.moveTo(left, start);
+  context.bezierCurveTo(middle, start, middle, end, right, end);
+}

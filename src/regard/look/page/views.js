@@ -1,0 +1,34 @@
+/**
+ * The views, in the order of their tabs. A view is shown only where a record has what it draws.
+ *
+ * @typedef {{store: import("./store.js").Store, announce: (text: string) => void}} Page
+ * @typedef {import("./record.js").Record} Record
+ *
+ * @typedef {object} View
+ * @property {string} name in the address
+ * @property {string} label
+ * @property {string} about one sentence
+ * @property {"one" | "many" | "none"} head how many heads can be chosen at a time
+ * @property {boolean} [layerless] whether it shows all layers, or none
+ * @property {(record: Record) => import("./record.js").Group[]} groups the maps it can show
+ * @property {(record: Record) => boolean} available
+ * @property {(host: HTMLElement, record: Record, page: Page) => Shown} create
+ *
+ * @typedef {object} Shown
+ * @property {(state: import("./store.js").State) => Promise<void>} update
+ * @property {() => void} destroy
+ */
+
+import { alignment } from "./alignment.js";
+import { beam } from "./beam.js";
+import { contributions } from "./contributions.js";
+import { glance } from "./glance.js";
+import { graph } from "./graph.js";
+import { lines } from "./lines.js";
+import { patches } from "./patches.js";
+import { rollout } from "./rollout.js";
+import { saliency } from "./saliency.js";
+import { tendencies } from "./tendencies.js";
+
+/** @type {View[]} */
+export const VIEWS = [patches, graph, alignment, lines, glance, contributions, tendencies, beam, rollout, saliency];

@@ -1,0 +1,242 @@
+"""Text ↔ ids: nothing is lost that need not be, the same text gives the same file, and special ids stay special."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import tokenizers as theirs
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from pydantic import ValidationError
+
+from regard.data.files import Pair
+from regard.data.special import BOS, EOS, NAMES, PAD, UNK
+from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
+from regard.data.vocabularies import Kind, learn
+from regard.errors import RegardError
+from regard.layers import embedding
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+LOSSLESS: tuple[Kind, ...] = ("bpe", "unigram", "bytes", "characters")
+TEXTS = [
+    "A man sleeps, a man runs; the dog doesn't.",
+    "Ein Mann schläft, ein Mann läuft; der Hund nicht.",
+    "The man's dogs are running (1999)!",
+    "Les hommes dorment à l'ombre.",
+] * 5
+SEEN = "".join(sorted(set("".join(TEXTS))))
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict[Kind, Tokenizer]:
+    return {kind: Tokenizer.train(TEXTS, kind=kind, vocabulary=197) for kind in KINDS}
+
+
+def test_the_special_ids_are_those_of_the_layers() -> None:
+    assert (PAD, UNK, BOS, EOS) == (embedding.PAD, embedding.UNK, embedding.BOS, embedding.EOS)
+
+
+@pytest.mark.parametrize("kind", LOSSLESS)
+@given(text=some.text(SEEN, max_size=37))
+@settings(max_examples=50)
+def test_what_was_encoded_decodes_to_itself(trained: dict[Kind, Tokenizer], kind: Kind, text: str) -> None:
+    tokenizer = trained[kind]
+    assert tokenizer.decode(tokenizer.encode([text])) == [text]
+
+
+@given(text=some.text(max_size=37))
+def test_bytes_know_every_text(trained: dict[Kind, Tokenizer], text: str) -> None:
+    tokenizer = trained["bytes"]
+    (ids,) = tokenizer.encode([text])
+    assert len(ids) == len(text.encode())
+    assert tokenizer.decode([ids]) == [text]
+
+
+def test_words_and_wordpiece_lose_only_spacing(trained: dict[Kind, Tokenizer]) -> None:
+    words, pieces = trained["words"], trained["wordpiece"]
+    assert words.decode(words.encode([" the  dog "])) == ["the dog"]
+    assert pieces.decode(pieces.encode(["the  dog doesn't."])) == ["the dog doesn ' t ."]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=some.lists(some.sampled_from([*NAMES, "a", " ", "日", "s", ">"])).map("".join))
+@settings(max_examples=30)
+def test_no_text_is_a_beginning_an_end_or_padding(trained: dict[Kind, Tokenizer], kind: Kind, text: str) -> None:
+    (ids,) = trained[kind].encode([text])
+    assert {PAD, BOS, EOS}.isdisjoint(ids)
+
+
+def test_names_of_special_tokens_survive_where_their_characters_were_seen() -> None:
+    for kind in LOSSLESS:
+        tokenizer = Tokenizer.train(["<s> a </s> b <pad>"] * 3, kind=kind, vocabulary=61)
+        assert tokenizer.decode(tokenizer.encode(["</s> a <s>"])) == ["</s> a <s>"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_tokens_are_the_first_four_and_are_not_decoded(trained: dict[Kind, Tokenizer], kind: Kind) -> None:
+    tokenizer = trained[kind]
+    assert tuple(tokenizer.pieces([PAD, UNK, BOS, EOS])) == NAMES
+    (ids,) = tokenizer.encode(["the dog"])
+    assert tokenizer.decode([[BOS, *ids, EOS, PAD, PAD]]) == tokenizer.decode([ids])
+    assert tokenizer.decode([[UNK]]) == ["<unk>"]
+    assert max(ids) < tokenizer.size <= max(197, 260)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_offsets_cut_the_text_into_its_tokens(trained: dict[Kind, Tokenizer], kind: Kind) -> None:
+    tokenizer, text = trained[kind], "the dogs sleep"
+    spans = tokenizer.offsets(text)
+    assert len(spans) == len(tokenizer.tokens(text)) == len(tokenizer.encode([text])[0])
+    assert spans[-1][1] == len(text)
+    assert "".join(text[begin:end] for begin, end in spans).replace(" ", "") == text.replace(" ", "")
+
+
+def test_tokens_are_shown_readably(trained: dict[Kind, Tokenizer]) -> None:
+    assert trained["bytes"].tokens("à b") == ["<0xC3>", "<0xA0>", "▁", "b"]
+    assert trained["bpe"].tokens("the dog")[0].startswith("▁")
+    assert trained["words"].tokens("the zebra") == ["the", "<unk>"]
+
+
+def test_pieces_end_at_punctuation_or_only_at_spaces() -> None:
+    texts = ["don't &apos;s 1999."] * 7
+    apart = Tokenizer.train(texts, kind="bpe", vocabulary=97)
+    whole = Tokenizer.train(texts, kind="bpe", vocabulary=97, split="spaces")
+    assert apart.tokens("don't 19.") == ["▁don", "'", "t", "▁1", "9", "."]
+    assert whole.tokens("don't &apos;s") == ["▁don't", "▁&apos;s"]
+
+
+def test_lowercase_is_a_choice() -> None:
+    tokenizer = Tokenizer.train(TEXTS, kind="bpe", vocabulary=197, lowercase=True)
+    assert tokenizer.decode(tokenizer.encode(["The Dog"])) == ["the dog"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_again_gives_the_same_file(trained: dict[Kind, Tokenizer], kind: Kind) -> None:
+    """In another process too: hash tables have another order there."""
+    program = (
+        "import sys, json; from regard.data.tokenizers import Tokenizer; kind, texts = json.loads(sys.stdin.read());"
+        "sys.stdout.buffer.write(Tokenizer.train(texts, kind=kind, vocabulary=197).json.encode())"
+    )
+    given_in = json.dumps([kind, TEXTS]).encode()
+    again = subprocess.run([sys.executable, "-c", program], input=given_in, capture_output=True, check=True).stdout
+    assert again.decode() == trained[kind].json
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_tokenizer_is_the_same_for_us_and_for_hugging_face(
+    trained: dict[Kind, Tokenizer], kind: Kind, tmp_path: Path
+) -> None:
+    trained[kind].save(tmp_path / "tokenizer.json")
+    ours = Tokenizer.load(tmp_path / "tokenizer.json")
+    hugging_face = theirs.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert ours.json == trained[kind].json
+    assert ours.encode(TEXTS) == trained[kind].encode(TEXTS)
+    assert [hugging_face.encode(text).ids for text in TEXTS] == trained[kind].encode(TEXTS)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"model": {}}', b"\x00\xff\xfe", b"cos\nsystem\n(S'true'\ntR."]
+)
+def test_a_damaged_tokenizer_is_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(RegardError, match=r"tokenizer\.json is not a tokenizer"):
+        Tokenizers.load(tmp_path)
+
+
+def test_a_cut_tokenizer_a_missing_one_and_a_strange_one_are_told(
+    trained: dict[Kind, Tokenizer], tmp_path: Path
+) -> None:
+    with pytest.raises(RegardError, match="does not exist"):
+        Tokenizers.load(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(trained["bpe"].json[:-97], encoding="utf-8")
+    with pytest.raises(RegardError, match="is not a tokenizer"):
+        Tokenizers.load(tmp_path)
+    theirs.Tokenizer(theirs.models.WordLevel({"[PAD]": 0}, "[PAD]")).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(RegardError, match="must begin with"):
+        Tokenizers.load(tmp_path)
+
+
+def test_half_a_surrogate_pair_is_told(trained: dict[Kind, Tokenizer]) -> None:
+    with pytest.raises(RegardError, match="text 2 holds half of a surrogate pair"):
+        trained["bpe"].encode(["good", "b\ud800d"])
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "wordpiece"])
+def test_a_vocabulary_smaller_than_the_alphabet_is_an_error(kind: Kind) -> None:
+    with pytest.raises(RegardError, match=r"tokenizer\.vocabulary=11 cannot hold the characters"):
+        learn(TEXTS, kind=kind, vocabulary=11)
+
+
+@pytest.mark.parametrize("kind", ["characters", "words"])
+def test_characters_and_words_keep_the_most_frequent(kind: Kind) -> None:
+    tokenizer = Tokenizer.train(["b b b a a c", "b a b"], kind=kind, vocabulary=6)
+    known = ["a", "b"] if kind == "words" else [" ", "b"]
+    assert sorted(set(tokenizer.vocabulary) - set(NAMES)) == known
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bytes"])
+def test_no_text_gives_no_vocabulary(kind: Kind) -> None:
+    with pytest.raises(RegardError, match="no text"):
+        learn(["", ""], kind=kind, vocabulary=97)
+
+
+def test_an_error_while_reading_reaches_the_user() -> None:
+    def texts() -> object:
+        yield "a b c"
+        raise RegardError("train.tsv:2 has no tab")
+
+    for kind in KINDS:
+        if kind != "bytes":
+            with pytest.raises(RegardError, match=r"train\.tsv:2 has no tab"):
+                learn(texts(), kind=kind, vocabulary=97)  # type: ignore[arg-type]
+
+
+PAIRS = [Pair("aback", "AH B AE K", "lexicon.tsv", 1), Pair("a", "AH", "lexicon.tsv", 2)]
+
+
+def test_sides_may_differ_in_kind(tmp_path: Path) -> None:
+    config = TokenizerConfig(kind="characters", shared=False, target_kind="words", target_vocabulary=53)
+    both = Tokenizers.train(PAIRS, config)
+    assert both.source.tokens("back") == ["b", "a", "c", "k"]
+    assert both.target.tokens("B AE K") == ["B", "AE", "K"]
+    assert both.target.decode(both.target.encode(["B AE K"])) == ["B AE K"]
+    both.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source.json", "target.json"]
+    again = Tokenizers.load(tmp_path)
+    assert not again.shared
+    assert again.fingerprint == both.fingerprint
+
+
+def test_shared_is_one_tokenizer_in_one_file(tmp_path: Path) -> None:
+    both = Tokenizers.train(PAIRS, TokenizerConfig(kind="characters"))
+    assert both.source is both.target
+    assert both.source.decode(both.source.encode(["ack ZH"])) == ["ack <unk>H"]
+    both.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["tokenizer.json"]
+    assert Tokenizers.load(tmp_path).shared
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "bep"},
+        {"target_kind": "words"},
+        {"kind": "unigram", "dropout": 0.1},
+        {"dropout": 1.0},
+        {"vocabulary": 4},
+    ],
+)
+def test_configurations_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        TokenizerConfig.model_validate(wrong)
+
+
+def test_text_is_read_and_tokenised_without_torch() -> None:
+    program = (
+        "import sys, regard.data.corpus, regard.data.examples, regard.data.dropout, regard.data.planning;"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
