@@ -20,11 +20,14 @@ from regard.data.batches import Batches, evaluation_batches
 from regard.data.corpus import Corpus, prepare
 from regard.data.dropout import Dropout
 from regard.data.examples import DataConfig, Examples, open_examples, open_splits, references
-from regard.data.special import EOS, NAMES
 from regard.data.tokenizers import Tokenizers
 from regard.decoding import DecodingConfig
 from regard.errors import RegardError
+from regard.look.capture import capture
+from regard.look.record import Record
+from regard.look.statistics import statistics
 from regard.recipes import Recipe
+from regard.special import EOS, NAMES
 from regard.tasks import scores as scoring
 from regard.tasks.scores import Score
 from regard.tasks.translate import Answer, Translate
@@ -189,9 +192,49 @@ class Model:
         weights = self.task.alignment(self.module, text, answer.tokens)
         return [*tokenizers.source.tokens(text), NAMES[EOS]], tokenizers.target.pieces(list(answer.tokens)), weights
 
+    def look(
+        self,
+        text: str,
+        *,
+        reference: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+        query: int = 0,
+        beam: bool = True,
+        decoding: DecodingConfig | None = None,
+    ) -> Record:
+        """What the model looks at when it answers `text`, or when it is made to say `reference`.
+
+        `layer` and `head` keep one of each; `query` is the item of the answer whose products with the keys are kept.
+        The record shows itself in a notebook; `.save("look.html")` writes the page, .png a picture, .json the numbers.
+        """
+        record = capture(
+            self.module,
+            self.task,
+            text,
+            decoding=decoding or self.recipe.decoding,
+            reference=reference,
+            only="*" if layer is None else f"*.{layer}.*",
+            beam=beam,
+            query=(head or 0, query),
+        )
+        names = {"name": str(self.path), "kind": self.recipe.kind, "task": self.recipe.task}
+        return replace(record, model=names).only(layer=layer, head=head)
+
+    def habits(self, texts: Iterable[str]) -> dict[str, Any]:
+        """What each head tends to do, averaged over many texts: `statistics` of a record."""
+        decoding = self.decoding({"beam": 1})
+        return statistics(capture(self.module, self.task, text, decoding=decoding, saliency=False) for text in texts)
+
     def word_alignment(self, text: str, answer: Answer) -> list[tuple[int, int]]:
         """For each word of the answer, the source word it looked at most: (source, target) by number, from 0."""
         return self.task.word_alignment(self.module, text, answer)
+
+    def said(self, text: str, reference: str | None = None) -> Answer:
+        """The best answer to `text`; or `reference`, as if it had been the answer."""
+        if reference is None:
+            return self.answers([text])[0][0]
+        return Answer(reference, 0.0, tuple(self.task.tokenizers.target.encode([reference])[0]), ())
 
     def pieces(self, answer: Answer) -> list[str]:
         """The tokens of an answer, for display."""

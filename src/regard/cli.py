@@ -196,6 +196,37 @@ def evaluate(
 
 
 @app.command()
+def look(
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL… [TEXT]", help="model directories, then a text")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help=".html, .png, .svg, .pdf or .json; the terminal without it")
+    ] = None,
+    layer: Annotated[int | None, typer.Option(help="this layer alone")] = None,
+    head: Annotated[int | None, typer.Option(help="this head alone")] = None,
+    query: Annotated[int, typer.Option(help="the item of the answer whose products with the keys are shown")] = 0,
+    reference: Annotated[str | None, typer.Option(help="make the model say this, and show what it looks at")] = None,
+    pharaoh: Annotated[
+        bool, typer.Option("--pharaoh", help="print word alignments, source-target, and nothing else")
+    ] = False,
+    statistics: Annotated[
+        Path | None, typer.Option(help="a file of lines: what each head tends to do over them")
+    ] = None,
+    port: Annotated[int, typer.Option(help="of the live page; 0 takes a free one")] = 0,
+) -> None:
+    """Show what a model looks at: in the terminal, as a page or a picture; live in the browser without a text."""
+    from regard.viewer import run as run_look
+
+    run_look(
+        [str(name) for name in models],
+        out=out,
+        options={"layer": layer, "head": head, "query": query, "reference": reference},
+        pharaoh=pharaoh,
+        statistics=statistics,
+        port=port,
+    )
+
+
+@app.command()
 def recipes(as_json: Json = False) -> None:
     """The bundled recipes, one line each."""
     from regard.recipes import bundled

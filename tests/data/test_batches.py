@@ -15,8 +15,8 @@ from regard.data.corpus import Corpus, prepare
 from regard.data.dropout import Dropout
 from regard.data.examples import open_examples
 from regard.data.filters import Filters
-from regard.data.special import BOS, EOS, PAD
 from regard.data.tokenizers import TokenizerConfig, Tokenizers
+from regard.special import BOS, EOS, PAD
 
 ROWS = 173
 

@@ -13,11 +13,10 @@ from hypothesis import strategies as some
 from pydantic import ValidationError
 
 from regard.data.files import Pair
-from regard.data.special import BOS, EOS, NAMES, PAD, UNK
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.data.vocabularies import Kind, learn
 from regard.errors import RegardError
-from regard.layers import embedding
+from regard.special import BOS, EOS, NAMES, PAD, UNK
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LOSSLESS: tuple[Kind, ...] = ("bpe", "unigram", "bytes", "characters")
@@ -33,10 +32,6 @@ SEEN = "".join(sorted(set("".join(TEXTS))))
 @pytest.fixture(scope="module")
 def trained() -> dict[Kind, Tokenizer]:
     return {kind: Tokenizer.train(TEXTS, kind=kind, vocabulary=197) for kind in KINDS}
-
-
-def test_the_special_ids_are_those_of_the_layers() -> None:
-    assert (PAD, UNK, BOS, EOS) == (embedding.PAD, embedding.UNK, embedding.BOS, embedding.EOS)
 
 
 @pytest.mark.parametrize("kind", LOSSLESS)

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from regard.attention.recorder import deliver, recording
 from regard.decoding import align, hard_alignment, unknown_sources
 from regard.errors import RegardError
-from regard.layers.embedding import BOS
+from regard.special import BOS
 
 SOURCE = torch.tensor([[4, 5, 6, 7, 8], [9, 10, 11, 0, 0], [12, 4, 0, 0, 0]])
 ANSWERS = [(4, 1, 7), (), (1, 5, 6, 1)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from regard.decoding import DecodingConfig, Hypothesis, search
 from regard.decoding.beam import beam_search
 from regard.decoding.constraints import Constraints
-from regard.layers.embedding import BOS, EOS, PAD, UNK
+from regard.special import BOS, EOS, PAD, UNK
 
 laws = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 seeds = st.integers(0, 10**6)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.decoding.constraints import Constraints, repetitions
-from regard.layers.embedding import BOS, EOS, PAD
+from regard.special import BOS, EOS, PAD
 
 
 @settings(max_examples=50, deadline=None)

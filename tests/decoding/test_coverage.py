@@ -8,7 +8,7 @@ import torch
 from regard.attention.recorder import recording
 from regard.decoding import DecodingConfig, align, search
 from regard.decoding.coverage import Coverage
-from regard.layers.embedding import EOS
+from regard.special import EOS
 
 
 def test_coverage_is_wus_penalty_worked_out_by_hand():

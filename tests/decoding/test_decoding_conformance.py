@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding import DecodingConfig, search
-from regard.layers.embedding import BOS, EOS, PAD
+from regard.special import BOS, EOS, PAD
 
 transformers = pytest.importorskip("transformers")
 VOCABULARY = 37

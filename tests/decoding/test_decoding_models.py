@@ -8,8 +8,8 @@ from torch.testing import assert_close
 
 from regard.attention.recorder import recording
 from regard.decoding import DecodingConfig, align, search
-from regard.layers.embedding import BOS, EOS, PAD
 from regard.models import build
+from regard.special import BOS, EOS, PAD
 
 KINDS = {
     "transformer": {"layers": 2, "width": 24, "heads": 3, "hidden": 29},

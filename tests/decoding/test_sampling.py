@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from regard.decoding import DecodingConfig, search
 from regard.decoding.sampling import draw, keep_nucleus, keep_top_k
-from regard.layers.embedding import BOS, PAD
+from regard.special import BOS, PAD
 
 laws = settings(max_examples=40, deadline=None)
 seeds = st.integers(0, 10**6)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from regard.decoding import DecodingConfig, search
 from regard.errors import RegardError
-from regard.layers.embedding import BOS, EOS, PAD
+from regard.special import BOS, EOS, PAD
 
 laws = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 seeds = st.integers(0, 10**6)

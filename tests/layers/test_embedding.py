@@ -7,7 +7,8 @@ from torch.testing import assert_close
 
 from regard.attention.positions import Learned, Sinusoidal
 from regard.errors import RegardError
-from regard.layers import BOS, EOS, PAD, UNK, Embedding, tied_output
+from regard.layers import Embedding, tied_output
+from regard.special import BOS, EOS, PAD, UNK
 
 
 def test_the_special_ids_are_where_every_tokenizer_has_them() -> None:

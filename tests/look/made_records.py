@@ -174,10 +174,13 @@ def transformer(layers: int = 4, heads: int = 8, encoding: str = "f32") -> Recor
         across = looking(generator, heads, target, source)
         maps.append(attention_map(f"decoder.blocks.{layer}.cross", across, **shared))
     width, query = 16, 2
-    vectors = {
-        "query_vector": generator.normal(size=width).round(4).tolist(),
-        "key_vectors": generator.normal(size=(source, width)).round(4).tolist(),
-    }
+    query_vector, key_vectors = (
+        generator.normal(size=width).round(4) / 4,
+        generator.normal(size=(source, width)).round(4),
+    )
+    across[1, query] = softmax((key_vectors @ query_vector).astype(np.float32))
+    maps[-1] |= encode(across, encoding)
+    vectors = {"query_vector": query_vector.tolist(), "key_vectors": key_vectors.tolist()}
     saliency = generator.normal(size=(target, source)) * 0.2 + np.eye(target, source)
     return record(
         {"source": tokens(SOURCE, "a man sleeps on the old green bench"), "target": tokens(TARGET)},

@@ -11,9 +11,9 @@ from torch.testing import assert_close
 from regard.attention.patterns import Padding
 from regard.attention.recorder import recording
 from regard.attention.scores import Additive, Dot
-from regard.layers.embedding import BOS, EOS
 from regard.models.choice import Hard, Nowhere, Rollout, Soft
 from regard.models.seq2seq import Bahdanau, InputFeeding, Seq2Seq, Seq2SeqConfig
+from regard.special import BOS, EOS
 
 BATCH, QUERIES, KEYS, WIDTH = 2, 3, 5, 7
 

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from regard.attention.recorder import recording
-from regard.layers.embedding import BOS, EOS, PAD
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.special import BOS, EOS, PAD
 
 Array = NDArray[np.float64]
 WIDTH, EMBEDDING, LAYERS, SOURCES, TARGETS, MAXIMUM = 10, 7, 2, 13, 17, 11

@@ -8,8 +8,8 @@ from torch.testing import assert_close
 from regard.data.batches import Batch
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.decoding import DecodingConfig, Hypothesis
-from regard.layers.embedding import BOS, EOS, PAD, UNK
 from regard.models import build
+from regard.special import BOS, EOS, PAD, UNK
 from regard.tasks import translate
 from regard.tasks.translate import Answer, Translate
 

@@ -54,11 +54,11 @@ def blocks(
     out = value.new_zeros(query_tiles.shape[:3] + value.shape[-1:])
     shown = []
     for bucket in _buckets(pattern, size, queries, keys, query.device):
-        some = query_tiles.index_select(1, bucket.rows)  # (B·H, R, size, D)
+        some = query_tiles[:, bucket.rows]  # (B·H, R, size, D)
         result, weights = _attend(
             some,
-            _columns(key_tiles, bucket.columns),  # (B·H, R, C·size, D)
-            _columns(value_tiles, bucket.columns),
+            key_tiles[:, bucket.columns].flatten(2, 3),  # (B·H, R, C·size, D)
+            value_tiles[:, bucket.columns].flatten(2, 3),
             score,
             _fold_heads(bucket.allowed, query),
             _fold_heads(_bias_at(bias, some.unflatten(0, query.shape[:2]), bucket.i, bucket.j), query),
@@ -203,12 +203,6 @@ def _tile(x: Tensor, size: int) -> Tensor:
     """(B, H, L, D) → (B·H, ⌈L/size⌉, size, D), filled up with zeros"""
     x = F.pad(x, (0, 0, 0, -x.shape[2] % size)) if x.shape[2] % size else x
     return x.flatten(0, 1).unflatten(1, (-1, size))
-
-
-def _columns(tiles: Tensor, columns: Tensor) -> Tensor:
-    """The tiles named by `columns` (R, C), side by side: (X, T, size, D) → (X, R, C·size, D)"""
-    chosen = tiles.flatten(2).index_select(1, columns.flatten())  # (X, R·C, size·D)
-    return chosen.view(tiles.shape[0], columns.shape[0], columns.shape[1] * tiles.shape[2], tiles.shape[3])
 
 
 def _fold_heads(x: Tensor | None, query: Tensor) -> Tensor | None:

@@ -47,6 +47,10 @@ class Recorder(Mapping[str, Tensor]):
             raise KeyError(f"no weights were delivered by {path!r}; there are weights from {sorted(self._calls)}")
         return self._calls[path]
 
+    def has_vectors(self, path: str) -> bool:
+        """Whether the module at `path` compares by dot product, and delivered what it compared."""
+        return path in self._vectors
+
     def vectors(self, path: str) -> tuple[Tensor, Tensor]:
         """Queries (B, H, Q, D) and keys (B, H, K, D) of the latest call, as they were compared by dot product."""
         if path not in self._vectors:

@@ -8,5 +8,7 @@ tokenizers   text ↔ ids
 dropout      another segmentation of the same words, for training
 filters      which pairs stay, and a count of those that do not
 corpus       ids on disk, memory-mapped
+planning     which rows go together into a batch
+prefetch     preparing the next things while one is used
 batches      tensors by token budget
 """

@@ -17,7 +17,7 @@ from regard.data.corpus import Corpus, Ids
 from regard.data.dropout import Dropout
 from regard.data.planning import Rows, plan, share
 from regard.data.prefetch import ahead
-from regard.data.special import BOS, EOS, PAD
+from regard.special import BOS, EOS, PAD
 
 WINDOW = 2**18  # rows that are planned at a time
 DRAWN_WINDOW = 2**15  # with dropout: rows whose new segmentation is in memory at a time

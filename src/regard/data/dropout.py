@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from hashlib import shake_128
 from itertools import chain, count, islice, pairwise
 
-from regard.data.special import NAMES
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.data.vocabularies import SPACE
+from regard.special import NAMES
 
 RANGE = 2**16  # random numbers are whole and below this
 REMEMBERED = 400_000  # segmentations kept in memory at most, about 100 MB

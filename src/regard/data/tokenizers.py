@@ -11,9 +11,9 @@ import tokenizers
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.data.files import Pair
-from regard.data.special import BOS, EOS, NAMES, PAD, UNK
 from regard.data.vocabularies import SPACE, Kind, Split, learn
 from regard.errors import RegardError
+from regard.special import BOS, EOS, NAMES, PAD, UNK
 
 
 class TokenizerConfig(BaseModel):

@@ -21,8 +21,8 @@ from typing import Literal
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.data.special import NAMES, UNK
 from regard.errors import RegardError
+from regard.special import NAMES, UNK
 
 Kind = Literal["bpe", "unigram", "wordpiece", "bytes", "characters", "words"]
 Split = Literal["punctuation", "spaces"]

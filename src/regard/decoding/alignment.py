@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.attention.recorder import recording
 from regard.decoding.protocol import evaluation, source_lengths
 from regard.errors import RegardError
-from regard.layers.embedding import BOS, PAD, UNK
+from regard.special import BOS, PAD, UNK
 
 
 def align(

@@ -24,7 +24,7 @@ from regard.decoding.finished import Finished
 from regard.decoding.protocol import Model, StateT
 from regard.decoding.tree import Tree
 from regard.decoding.vocabulary import largest, log_normaliser, own
-from regard.layers.embedding import BOS, EOS
+from regard.special import BOS, EOS
 
 
 def beam_search(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.decoding.config import DecodingConfig
 from regard.errors import RegardError
-from regard.layers.embedding import BOS, EOS, PAD
+from regard.special import BOS, EOS, PAD
 
 _FREE = -1  # where a prefix has ended
 

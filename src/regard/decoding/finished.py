@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from regard.decoding.protocol import Hypothesis
-from regard.layers.embedding import EOS
+from regard.special import EOS
 
 
 @dataclass

@@ -19,7 +19,7 @@ from regard.decoding.constraints import Constraints
 from regard.decoding.finished import Finished
 from regard.decoding.protocol import Model, StateT
 from regard.decoding.vocabulary import largest, log_normaliser, own
-from regard.layers.embedding import BOS, EOS
+from regard.special import BOS, EOS
 
 Choice = Callable[[Tensor, Tensor, int], Tensor]
 """(logits (N, V), rows (N,), t) → the next token of each row (N,); `rows`: which rows of the first step these are."""

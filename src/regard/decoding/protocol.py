@@ -18,7 +18,7 @@ from typing import Protocol, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from regard.layers.embedding import PAD
+from regard.special import PAD
 
 
 class State(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from regard.layers.embedding import EOS
+from regard.special import EOS
 
 
 @dataclass

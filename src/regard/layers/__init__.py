@@ -6,16 +6,12 @@ norm. Around all of it: blocks and stacks, embeddings, and the recurrent layers 
 
 from regard.layers.blocks import Block, Stack
 from regard.layers.dropout import Dropout
-from regard.layers.embedding import BOS, EOS, PAD, UNK, Embedding, tied_output
+from regard.layers.embedding import Embedding, tied_output
 from regard.layers.feed_forward import FeedForward
 from regard.layers.recurrent import Gates, Recurrent, RecurrentState, gate_weights
 from regard.layers.wiring import DeepNorm, PostNorm, PreNorm, Wiring
 
 __all__ = [
-    "BOS",
-    "EOS",
-    "PAD",
-    "UNK",
     "Block",
     "DeepNorm",
     "Dropout",

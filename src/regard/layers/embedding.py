@@ -1,4 +1,4 @@
-"""Tokens become vectors; the ids that every tokenizer shares."""
+"""Tokens become vectors."""
 
 import math
 
@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from regard.attention.positions import Position
 from regard.errors import RegardError
 from regard.layers.dropout import Dropout
-
-PAD, UNK, BOS, EOS = 0, 1, 2, 3
+from regard.special import PAD
 
 
 class Embedding(nn.Module):

@@ -1,5 +1,7 @@
 """Seeing what a model looks at."""
 
 from regard.attention.recorder import Recorder, recording
+from regard.look.bertviz import head_view, model_view
+from regard.look.record import Record
 
-__all__ = ["Recorder", "recording"]
+__all__ = ["Record", "Recorder", "head_view", "model_view", "recording"]

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from regard.attention.recorder import Recorder, recording
 from regard.data.batches import source_batches
-from regard.data.special import BOS, EOS, NAMES
 from regard.decoding import DecodingConfig, search
 from regard.decoding.protocol import evaluation
 from regard.decoding.tree import Tree
+from regard.errors import RegardError
 from regard.layers.recurrent import Recurrent
 from regard.look.record import Answer, Map, Record, Side
+from regard.special import BOS, EOS, NAMES
 from regard.tasks.translate import Translate
 
 ALTERNATIVES = 5  # what else could have been said, at each step
@@ -37,11 +38,12 @@ def capture(
     only: str = "*",
     saliency: bool = True,
     beam: bool = False,
+    query: tuple[int, int] = (0, 0),
 ) -> Record:
     """What `module` looks at when it answers `text`, or when it is made to say `reference`.
 
     `only` is a pattern of module paths, such as "decoder.blocks.3.*": no other weights are computed. `beam` adds the
-    tree of the search.
+    tree of the search; `query` is the head and the item of the answer whose products with the keys are kept.
     """
     tokenizers = task.tokenizers
     device = next(module.parameters()).device
@@ -65,6 +67,7 @@ def capture(
         sides=sides,
         maps=tuple(_maps(module, seen, (NAMES[BOS], *sides["target"].items[:-1]))),
         answer=_answer(task, logits, [*said, EOS], sides["target"].text),
+        contributions=_contributions(seen, module.alignment, *query),
         saliency=gradients,
         beam=None if tree is None else tree.to_json(tokenizers.target.pieces),
     )
@@ -93,6 +96,25 @@ def _maps(module: Any, seen: Recorder, inputs: tuple[str, ...]) -> list[Map]:
                 )
             )
     return maps
+
+
+def _contributions(seen: Recorder, path: str, head: int, query: int) -> dict[str, Any] | None:
+    """The query and the keys whose products make the scores of one row, where the score is a dot product."""
+    if path not in seen or len(seen.calls(path)) > 1 or not seen.has_vectors(path):
+        return None
+    queries, keys = seen.vectors(path)
+    if not (0 <= head < queries.shape[1] and 0 <= query < queries.shape[2]):
+        heads, items = queries.shape[1] - 1, queries.shape[2] - 1
+        raise RegardError(f"there is no head {head} or answer item {query}; heads are 0 to {heads}, items 0 to {items}")
+    vector, others = queries[0, head, query].float(), keys[0, head * keys.shape[1] // queries.shape[1]].float()
+    return {
+        "map": path,
+        "head": head,
+        "query": query,
+        "width": len(vector),
+        "query_vector": vector.tolist(),
+        "key_vectors": others.tolist(),
+    }
 
 
 def _layer(path: str) -> int | None:

@@ -44,7 +44,7 @@ def server(lookers: Sequence[Looker], *, host: str = "127.0.0.1", port: int = 0)
             except RegardError as error:
                 self._send(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)}))
                 return
-            self._send(HTTPStatus.OK, json.dumps({"records": records}))
+            self._send(HTTPStatus.OK, json.dumps(records))
 
         def _text(self) -> str:
             length = int(self.headers.get("Content-Length") or 0)

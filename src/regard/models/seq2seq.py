@@ -24,9 +24,10 @@ from regard.attention.patterns import Padding
 from regard.attention.scores import ScoreName
 from regard.errors import RegardError
 from regard.layers.dropout import Dropout
-from regard.layers.embedding import PAD, Embedding, tied_output
+from regard.layers.embedding import Embedding, tied_output
 from regard.layers.recurrent import Cell, Recurrent, RecurrentState
 from regard.models.choice import Glance, Hard, Nowhere, Rollout, Soft
+from regard.special import PAD
 
 
 class Seq2SeqConfig(BaseModel):

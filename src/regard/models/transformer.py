@@ -24,9 +24,10 @@ from regard.attention import Cache, MultiHead, positions
 from regard.attention.cache import Projected
 from regard.attention.patterns import Causal, Padding, Pattern
 from regard.layers.blocks import Block, Stack
-from regard.layers.embedding import PAD, Embedding, tied_output
+from regard.layers.embedding import Embedding, tied_output
 from regard.layers.feed_forward import Activation, FeedForward
 from regard.layers.wiring import Wiring, WiringName, build_pair
+from regard.special import PAD
 
 PositionName = Literal["none", "sinusoidal", "learned", "shaw", "rotary", "alibi"]
 

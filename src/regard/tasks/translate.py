@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from regard.data.batches import source_batches
-from regard.data.special import NAMES
 from regard.data.tokenizers import Tokenizers
 from regard.decoding import DecodingConfig, Hypothesis, align, search, unknown_sources
-from regard.layers.embedding import PAD, UNK
+from regard.special import NAMES, PAD, UNK
 from regard.tasks.scores import Score, bleu, lexicon_scores, text_scores
 from regard.tasks.vocabulary_loss import divergence, vocabulary_loss
 

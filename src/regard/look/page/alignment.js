@@ -39,8 +39,12 @@ class Alignment {
       const matrix = await map.matrix(head);
       if (asked !== this.asked) return;
       this.explored = {
-        matrix, rows: map.rows, columns: map.columns, caption: caption(what), standing: (row) => map.standing(row),
-        note: map.sumsToOne ? "" : "The rows of this map need not sum to one; they are shown as they were used.",
+        matrix,
+        rows: map.rows,
+        columns: map.columns,
+        caption: caption(what),
+        standing: (row) => map.standing(row),
+        note: map.notes,
       };
     }
     if (this.explored) this.explorer.show(this.explored, state);

@@ -19,6 +19,7 @@ export class Application {
    */
   constructor(host, store, live) {
     this.store = store;
+    this.live = live;
     /** @type {Record[]} */
     this.records = [];
     /** @type {HTMLElement[]} */
@@ -28,15 +29,38 @@ export class Application {
     this.controls = new Controls(store);
     this.title = element("h1");
     this.answers = element("div", { class: "answers" });
-    this.tabs = element("div", { class: "tabs", role: "tablist", "aria-label": "views", onkeydown: (/** @type {KeyboardEvent} */ event) => this.moveTab(event) });
+    this.tabs = element("div", {
+      class: "tabs",
+      role: "tablist",
+      "aria-label": "views",
+      onkeydown: (/** @type {KeyboardEvent} */ event) => this.moveTab(event),
+    });
     this.about = element("p", { class: "about" });
-    this.panes = element("main", { class: "panes", id: "view", role: "tabpanel", tabindex: -1 });
+    this.panes = element("div", { class: "panes", id: "view", role: "tabpanel", tabindex: -1 });
     this.voice = element("p", { class: "hidden", role: "status", "aria-live": "polite" });
-    this.themeButton = element("button", { type: "button", class: "quiet", onclick: () => store.set({ theme: theme() === "dark" ? "light" : "dark" }) });
+    this.themeButton = element("button", {
+      type: "button",
+      class: "quiet",
+      onclick: () => store.set({ theme: theme() === "dark" ? "light" : "dark" }),
+    });
     const { dialog, button } = keysHelp();
     host.append(
-      element("header", {}, element("span", { class: "brand" }, "regard"), this.title, live && liveForm((records) => this.show(records)), button, this.themeButton),
-      this.answers, this.tabs, element("div", { class: "bar-of-choices" }, this.controls.host, this.about), this.panes, this.voice, dialog);
+      element(
+        "header",
+        {},
+        element("span", { class: "brand" }, "regard"),
+        this.title,
+        live && liveForm((records) => this.show(records)),
+        button,
+        this.themeButton,
+      ),
+      this.answers,
+      this.tabs,
+      element("div", { class: "bar-of-choices" }, this.controls.host, this.about),
+      element("main", {}, this.panes),
+      this.voice,
+      dialog,
+    );
     store.subscribe((state, before) => this.follow(state, before));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.rebuild());
     document.addEventListener("keydown", (event) => this.press(event));
@@ -58,7 +82,14 @@ export class Application {
         this.answers.append(complaint(error));
       }
     }
-    this.title.textContent = this.records.map(({ raw: { title = "" } }) => visible(title || "untitled", 120)).join(" and ");
+    this.title.textContent = this.records
+      .map(({ raw: { title = "" } }) => visible(title || "untitled", 120))
+      .join(" and ");
+    this.title.classList.toggle(
+      "hidden",
+      this.records.length > 0 &&
+        this.records.every(({ raw: { sides, answer } }) => sides?.source?.text || answer?.text),
+    );
     document.title = this.records.length ? `${this.title.textContent} · regard` : "regard";
     this.cards = this.records.map((record) => answerCard(record, (at) => this.chooseToken(record, at)));
     this.answers.append(...this.cards);
@@ -84,15 +115,37 @@ export class Application {
     this.dress();
     const view = this.view();
     const page = { store: this.store, announce: (/** @type {string} */ text) => this.announce(text) };
-    this.tabs.replaceChildren(...this.available().map((each) => element("button", {
-      type: "button", role: "tab", "data-view": each.name, "aria-selected": String(each === view), "aria-controls": "view",
-      tabindex: each === view ? 0 : -1, onclick: () => this.store.set({ view: each.name }),
-    }, each.label)));
+    this.tabs.replaceChildren(
+      ...this.available().map((each) =>
+        element(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            "data-view": each.name,
+            "aria-selected": String(each === view),
+            "aria-controls": "view",
+            tabindex: each === view ? 0 : -1,
+            onclick: () => this.store.set({ view: each.name }),
+          },
+          each.label,
+        ),
+      ),
+    );
     this.about.textContent = view?.about ?? "";
     this.panes.replaceChildren();
     this.panes.setAttribute("aria-label", view?.label ?? "nothing");
     this.panes.dataset.view = view?.name ?? "";
-    if (!view) return;
+    if (!view) {
+      this.panes.append(
+        element(
+          "p",
+          { class: "hint" },
+          this.live ? "Type a text above to see what the model looks at." : "There is nothing to show in this page.",
+        ),
+      );
+      return;
+    }
     for (const record of this.records) {
       const pane = element("section", { class: "pane" });
       this.panes.append(pane);
@@ -106,7 +159,9 @@ export class Application {
     const view = this.view();
     if (!view) return;
     this.controls.show(view, this.records);
-    this.records.forEach((record, at) => markToken(this.cards[at], this.looksFrom(record) === "target" ? this.store.state.query : -1));
+    this.records.forEach((record, at) =>
+      markToken(this.cards[at], this.looksFrom(record) === "target" ? this.store.state.query : -1),
+    );
     for (const shown of this.shown) {
       shown.update(this.store.state).catch((error) => this.panes.prepend(complaint(error)));
     }
@@ -129,7 +184,12 @@ export class Application {
    * @param {number} at
    */
   chooseToken(record, at) {
-    const fitting = this.looksFrom(record) === "target" ? null : this.view()?.groups(record).find(({ query }) => query === "target");
+    const fitting =
+      this.looksFrom(record) === "target"
+        ? null
+        : this.view()
+            ?.groups(record)
+            .find(({ query }) => query === "target");
     const { query, map } = this.store.state;
     this.store.set({ map: fitting?.id ?? map, query: query === at && !fitting ? -1 : at, key: -1 });
   }
@@ -182,5 +242,9 @@ export class Application {
 
 /** @param {unknown} error */
 function complaint(error) {
-  return element("p", { class: "error", role: "alert" }, `This record cannot be shown: ${error instanceof Error ? error.message : error}.`);
+  return element(
+    "p",
+    { class: "error", role: "alert" },
+    `This record cannot be shown: ${error instanceof Error ? error.message : error}.`,
+  );
 }

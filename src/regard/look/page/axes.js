@@ -2,6 +2,8 @@
 
 import { visible } from "./tokens.js";
 
+/** @typedef {import("./viewport.js").Viewport} Viewport */
+
 const FONT = "12px system-ui, sans-serif";
 const LINE = 15; // the least distance at which one line of text clears the next
 const SLANT = Math.PI / 4;
@@ -18,41 +20,53 @@ export class Axes {
     this.columns = columns.map((name) => visible(name, LONGEST));
     const context = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
     context.font = FONT;
-    const widest = (/** @type {string[]} */ texts) => texts.reduce((most, text) => Math.max(most, context.measureText(text).width), 0);
+    const widest = (/** @type {string[]} */ texts) =>
+      texts.reduce((most, text) => Math.max(most, context.measureText(text).width), 0);
     this.widestRow = widest(this.rows);
     this.widestColumn = widest(this.columns);
+    this.left = 0;
+    this.top = 0;
+    this.right = 0;
+    this.upright = false;
   }
 
   /**
-   * Room for the names: at the left, on top, and to the right, where slanted names lean out.
+   * Leaves room for the names: at the left, on top, and to the right, where slanted names lean out. They stand upright where the
+   * cells are wide enough for that.
    *
+   * @param {Viewport} viewport
    * @param {number} width of the whole
+   * @param {number} height
    */
-  margins(width) {
-    const left = Math.min(this.widestRow, width * 0.3) + 2 * PADDING;
-    const upright = (width - left) / Math.max(this.columns.length, 1) >= this.widestColumn + PADDING && this.widestColumn + PADDING <= 64;
-    const height = this.widestColumn * Math.sin(SLANT);
-    return { left, top: upright ? LINE + 2 * PADDING : height + 2 * PADDING + 6, right: upright ? PADDING : height + PADDING, upright };
+  layOut(viewport, width, height) {
+    this.left = Math.min(this.widestRow, width * 0.3) + 2 * PADDING;
+    this.top = LINE + 2 * PADDING;
+    this.right = PADDING;
+    viewport.resize(width - this.left - this.right, height - this.top - PADDING);
+    this.upright = viewport.fitted().width >= this.widestColumn + PADDING;
+    if (this.upright) return;
+    const lean = this.widestColumn * Math.sin(SLANT);
+    this.top = lean + 2 * PADDING + 6;
+    this.right = lean + PADDING;
+    viewport.resize(width - this.left - this.right, height - this.top - PADDING);
   }
 
   /**
    * @param {CanvasRenderingContext2D} context
-   * @param {import("./viewport.js").Viewport} viewport
-   * @param {number} width
+   * @param {Viewport} viewport
    * @param {string} colour
    */
-  draw(context, viewport, width, colour) {
-    const { left, top, upright } = this.margins(width);
+  draw(context, viewport, colour) {
     const { firstRow, lastRow, firstColumn, lastColumn } = viewport.seen();
     const rowStep = Math.ceil(LINE / viewport.cellHeight);
-    const columnStep = Math.ceil((upright ? this.widestColumn + PADDING : LINE) / viewport.cellWidth);
+    const columnStep = Math.ceil((this.upright ? this.widestColumn + PADDING : LINE) / viewport.cellWidth);
     context.font = FONT;
     context.fillStyle = colour;
     for (let row = Math.ceil(firstRow / rowStep) * rowStep; row <= lastRow; row += rowStep) {
-      this.row(context, viewport, row, left, top);
+      this.row(context, viewport, row);
     }
     for (let column = Math.ceil(firstColumn / columnStep) * columnStep; column <= lastColumn; column += columnStep) {
-      this.column(context, viewport, column, left, top, upright);
+      this.column(context, viewport, column);
     }
   }
 
@@ -60,13 +74,12 @@ export class Axes {
    * The names of one cell, over whatever is there.
    *
    * @param {CanvasRenderingContext2D} context
-   * @param {import("./viewport.js").Viewport} viewport
-   * @param {number} width
+   * @param {Viewport} viewport
    * @param {{row: number, column: number}} cell
    * @param {{paper: string, ink: string}} colours
    */
-  emphasise(context, viewport, width, { row, column }, { paper, ink }) {
-    const { left, top, upright } = this.margins(width);
+  emphasise(context, viewport, { row, column }, { paper, ink }) {
+    const { left, top, upright } = this;
     context.font = `600 ${FONT}`;
     if (row >= 0 && row < this.rows.length) {
       const middle = top + (row + 0.5) * viewport.cellHeight - viewport.y;
@@ -74,7 +87,7 @@ export class Axes {
         context.fillStyle = paper;
         context.fillRect(0, middle - LINE / 2 - 1, left - 2, LINE + 2);
         context.fillStyle = ink;
-        this.row(context, viewport, row, left, top);
+        this.row(context, viewport, row);
       }
     }
     if (column >= 0 && column < this.columns.length) {
@@ -89,19 +102,18 @@ export class Axes {
         else context.fillRect(2, -LINE / 2 - 1, 2 * half + PADDING, LINE + 2);
         context.restore();
         context.fillStyle = ink;
-        this.column(context, viewport, column, left, top, upright);
+        this.column(context, viewport, column);
       }
     }
   }
 
   /**
    * @param {CanvasRenderingContext2D} context
-   * @param {import("./viewport.js").Viewport} viewport
+   * @param {Viewport} viewport
    * @param {number} row
-   * @param {number} left
-   * @param {number} top
    */
-  row(context, viewport, row, left, top) {
+  row(context, viewport, row) {
+    const { left, top } = this;
     const middle = top + (row + 0.5) * viewport.cellHeight - viewport.y;
     if (middle < top || middle > top + viewport.height) return;
     context.textAlign = "right";
@@ -111,13 +123,11 @@ export class Axes {
 
   /**
    * @param {CanvasRenderingContext2D} context
-   * @param {import("./viewport.js").Viewport} viewport
+   * @param {Viewport} viewport
    * @param {number} column
-   * @param {number} left
-   * @param {number} top
-   * @param {boolean} upright
    */
-  column(context, viewport, column, left, top, upright) {
+  column(context, viewport, column) {
+    const { left, top, upright } = this;
     const middle = left + (column + 0.5) * viewport.cellWidth - viewport.x;
     if (middle < left || middle > left + viewport.width) return;
     context.save();

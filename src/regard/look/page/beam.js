@@ -3,7 +3,7 @@
 import { choice, element, shape } from "./elements.js";
 import { percent, probability, visible, written } from "./tokens.js";
 
-const STEP = 132;
+const STEP = 152;
 const ROW = 30;
 const MARGIN = 28;
 
@@ -11,7 +11,8 @@ const MARGIN = 28;
 export const beam = {
   name: "beam",
   label: "Beam",
-  about: "What the search weighed at each step, with each token's probability: the answer in colour, finished hypotheses framed, dropped ones faint.",
+  about:
+    "What the search weighed at each step, with each token's probability: the answer in colour, finished hypotheses framed, dropped ones faint.",
   head: "none",
   layerless: true,
   groups: () => [],
@@ -31,7 +32,11 @@ class Beam {
     this.page = page;
     this.record = record;
     this.dropped = true;
-    this.reading = element("p", { class: "subject" }, "Point at a token to read its hypothesis. Arrow keys move along the tree.");
+    this.reading = element(
+      "p",
+      { class: "subject" },
+      "Point at a token to read its hypothesis. Arrow keys move along the tree.",
+    );
     this.toggle = choice("show what was dropped", true, () => {
       this.dropped = !this.dropped;
       this.toggle.setAttribute("aria-pressed", String(this.dropped));
@@ -47,11 +52,24 @@ class Beam {
   async update() {}
 
   draw() {
-    const { nodes, width, height } = arranged(/** @type {{nodes: import("./record.js").BeamNode[]}} */ (this.record.raw.beam).nodes, this.dropped);
+    const { nodes, width, height } = arranged(
+      /** @type {{nodes: import("./record.js").BeamNode[]}} */ (this.record.raw.beam).nodes,
+      this.dropped,
+    );
     this.nodes = nodes;
     const links = nodes.map((node) => node.from && link(node.from, node));
-    const drawing = shape("svg", { width, height, role: "tree", "aria-label": "hypotheses of the beam", onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event) },
-      shape("g", { "aria-hidden": "true" }, ...links), ...nodes.map((node, at) => this.label(node, at === 0)));
+    const drawing = shape(
+      "svg",
+      {
+        width,
+        height,
+        role: "tree",
+        "aria-label": "hypotheses of the beam",
+        onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event),
+      },
+      shape("g", { "aria-hidden": "true" }, ...links),
+      ...nodes.map((node, at) => this.label(node, at === 0)),
+    );
     this.scroller.replaceChildren(drawing);
   }
 
@@ -62,14 +80,23 @@ class Beam {
   label(node, first) {
     const share = probability(node.logprob);
     const say = () => this.describe(node);
-    return shape("g", {
-      class: `node ${node.state}`, role: "treeitem", tabindex: first ? 0 : -1, transform: `translate(${node.x} ${node.y})`, "data-index": node.index,
-      "aria-label": `${visible(node.token)}, ${percent(node.logprob)}, ${node.state}, step ${node.step}`, onpointerenter: say, onfocus: say,
-    },
-    shape("rect", { class: "frame", x: -6, y: -12, width: STEP - 22, height: 24, rx: 6 }),
-    shape("rect", { class: "share", x: -6, y: 9, width: Math.max(share * (STEP - 22), 1), height: 3, rx: 1.5 }),
-    shape("text", { y: 3 }, visible(node.token, 9)),
-    shape("text", { class: "number", x: STEP - 34, y: 3, "text-anchor": "end" }, percent(node.logprob)));
+    return shape(
+      "g",
+      {
+        class: `node ${node.state}`,
+        role: "treeitem",
+        tabindex: first ? 0 : -1,
+        transform: `translate(${node.x} ${node.y})`,
+        "data-index": node.index,
+        "aria-label": `${visible(node.token)}, ${percent(node.logprob)}, ${node.state}, step ${node.step}`,
+        onpointerenter: say,
+        onfocus: say,
+      },
+      shape("rect", { class: "frame", x: -6, y: -12, width: STEP - 22, height: 24, rx: 6 }),
+      shape("rect", { class: "share", x: -6, y: 9, width: Math.max(share * (STEP - 22), 1), height: 3, rx: 1.5 }),
+      shape("text", { y: 3 }, visible(node.token, 9)),
+      shape("text", { class: "number", x: STEP - 34, y: 3, "text-anchor": "end" }, percent(node.logprob)),
+    );
   }
 
   /** @param {Node} node */
@@ -79,10 +106,14 @@ class Beam {
     for (let at = /** @type {Node | null} */ (node); at; at = at.from) path.unshift(at);
     this.reading.replaceChildren(
       ...path.map(({ token }) => element("bdi", { class: "token" }, visible(token))),
-      ` ${node.state}; this token ${percent(node.logprob)}, sum of log-probabilities ${written(node.sum ?? -Infinity)}`);
+      ` ${node.state}; this token ${percent(node.logprob)}, sum of log-probabilities ${written(node.sum ?? -Infinity)}`,
+    );
     this.reading.dataset.sum = String(node.sum);
     for (const label of this.scroller.querySelectorAll("g.node")) {
-      label.classList.toggle("path", path.some(({ index }) => label.getAttribute("data-index") === String(index)));
+      label.classList.toggle(
+        "path",
+        path.some(({ index }) => label.getAttribute("data-index") === String(index)),
+      );
     }
   }
 
@@ -94,7 +125,12 @@ class Beam {
     const column = this.nodes.filter(({ step }) => step === node.step).sort((a, b) => a.y - b.y);
     const at = column.indexOf(node);
     /** @type {{[key: string]: Node | null | undefined}} */
-    const moves = { ArrowLeft: node.from, ArrowRight: node.children[0], ArrowUp: column[at - 1], ArrowDown: column[at + 1] };
+    const moves = {
+      ArrowLeft: node.from,
+      ArrowRight: node.children[0],
+      ArrowUp: column[at - 1],
+      ArrowDown: column[at + 1],
+    };
     if (!(event.key in moves)) return;
     event.preventDefault();
     const to = moves[event.key];
@@ -139,10 +175,13 @@ function arranged(raw, dropped) {
       place(child, depth + 1);
     });
   };
-  nodes.filter(({ from }) => from === null).sort(best).forEach((root, at) => {
-    if (at > 0) row += 1;
-    place(root, 0);
-  });
+  nodes
+    .filter(({ from }) => from === null)
+    .sort(best)
+    .forEach((root, at) => {
+      if (at > 0) row += 1;
+      place(root, 0);
+    });
   return { nodes, width: 2 * MARGIN + steps * STEP, height: 2 * MARGIN + row * ROW };
 }
 
@@ -154,5 +193,8 @@ function link(from, to) {
   const start = from.x + STEP - 28;
   const end = to.x - 6;
   const bend = (start + end) / 2;
-  return shape("path", { class: `link ${to.state}`, d: `M${start} ${from.y} C${bend} ${from.y} ${bend} ${to.y} ${end} ${to.y}` });
+  return shape("path", {
+    class: `link ${to.state}`,
+    d: `M${start} ${from.y} C${bend} ${from.y} ${bend} ${to.y} ${end} ${to.y}`,
+  });
 }

@@ -22,7 +22,10 @@ export class Cells {
    */
   paint(matrix, scale, byRow = false) {
     this.matrix = matrix;
-    this.scales = byRow ? Array.from({ length: matrix.rows }, (_, row) => Scale.of(matrix.row(row))) : [scale ?? Scale.of(matrix.values)];
+    this.scales =
+      byRow && matrix.rows
+        ? Array.from({ length: matrix.rows }, (_, row) => Scale.of(matrix.row(row)))
+        : [scale ?? Scale.of(matrix.values)];
     this.image.width = Math.max(matrix.columns, 1);
     this.image.height = Math.max(matrix.rows, 1);
     const pixels = new ImageData(this.image.width, this.image.height);
@@ -97,7 +100,11 @@ export class Cells {
         const value = this.matrix?.at(row, column) ?? 0;
         if (!(Math.abs(value) >= 0.005)) continue;
         context.fillStyle = isLight(this.scaleAt(row).colour(value)) ? "rgb(20 24 32)" : "rgb(250 250 245)";
-        context.fillText(value.toFixed(2).replace("-", "−"), (column + 0.5) * viewport.cellWidth, (row + 0.5) * viewport.cellHeight);
+        context.fillText(
+          value.toFixed(2).replace("-", "−"),
+          (column + 0.5) * viewport.cellWidth,
+          (row + 0.5) * viewport.cellHeight,
+        );
       }
     }
   }
@@ -117,5 +124,11 @@ export function legend(scale, write) {
     context.fillStyle = css(colour);
     context.fillRect(step, 0, 1, 1);
   });
-  return element("div", { class: "legend" }, element("span", {}, write(scale.low)), bar, element("span", {}, write(scale.high)));
+  return element(
+    "div",
+    { class: "legend" },
+    element("span", {}, write(scale.low)),
+    bar,
+    element("span", {}, write(scale.high)),
+  );
 }

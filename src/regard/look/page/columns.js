@@ -7,14 +7,13 @@
  */
 
 import { headColour } from "./palette.js";
-import { strand } from "./strands.js";
+import { shiftOf, strand } from "./strands.js";
 import { visible } from "./tokens.js";
-
-export const ROW = 22;
 
 const FONT = "13px system-ui, sans-serif";
 const SMALL = "11px system-ui, sans-serif";
 const GAP = 10;
+const CHIP = 20;
 const LONGEST = 22;
 const FAINTEST = 0.01;
 const WORTH_A_NUMBER = 0.05;
@@ -27,13 +26,13 @@ const WORTH_A_NUMBER = 0.05;
  * @param {Space} space
  * @param {Inks} inks
  */
-export function drawNames(context, column, names, isolated, { top, bottom, left, right, y }, inks) {
+export function drawNames(context, column, names, isolated, { top, bottom, left, right, row, y }, inks) {
   const x = column === "query" ? left - GAP : right + GAP;
   context.textAlign = column === "query" ? "right" : "left";
   context.textBaseline = "middle";
   names.forEach((name, at) => {
     const middle = y(at);
-    if (middle < top - ROW || middle > bottom + ROW) return;
+    if (middle < top - row || middle > bottom + row) return;
     const own = isolated?.column === column && isolated.index === at;
     context.font = own ? `600 ${FONT}` : FONT;
     context.fillStyle = own ? inks.accent : inks.ink;
@@ -52,7 +51,10 @@ export function drawNames(context, column, names, isolated, { top, bottom, left,
  */
 export function drawIsolated(context, token, heads, others, space, inks) {
   const forward = token.column === "query";
-  const most = heads.reduce((all, { weights }) => weights.reduce((largest, weight) => Math.max(largest, weight), all), 1e-12);
+  const most = heads.reduce(
+    (all, { weights }) => weights.reduce((largest, weight) => Math.max(largest, weight), all),
+    1e-12,
+  );
   let drawn = 0;
   others.forEach((name, other) => {
     const strengths = heads.map(({ weights }) => weights[other] / most);
@@ -62,14 +64,27 @@ export function drawIsolated(context, token, heads, others, space, inks) {
       context.beginPath();
       context.strokeStyle = headColour(heads[at].number, 0.15 + 0.85 * strength);
       context.lineWidth = 0.75 + 2.25 * strength;
-      strand(context, space, forward ? token.index : other, forward ? other : token.index);
+      strand(
+        context,
+        space,
+        forward ? token.index : other,
+        forward ? other : token.index,
+        shiftOf(at, heads.length, space.row),
+      );
       context.stroke();
     });
     const middle = space.y(other);
-    if (middle < space.top - ROW || middle > space.bottom + ROW) return;
+    if (middle < space.top - space.row || middle > space.bottom + space.row) return;
     context.font = FONT;
     const width = context.measureText(visible(name, LONGEST)).width + 2 * GAP - 8;
-    drawShares(context, forward ? space.right + 4 : space.left - 4 - width, middle, width, heads.map(({ number }) => number), strengths);
+    drawShares(
+      context,
+      forward ? space.right + 4 : space.left - 4 - width,
+      middle,
+      width,
+      heads.map(({ number }) => number),
+      strengths,
+    );
     const weight = strengths.reduce((largest, strength) => Math.max(largest, strength * most), 0);
     if (weight < WORTH_A_NUMBER) return;
     context.font = SMALL;
@@ -96,6 +111,6 @@ function drawShares(context, left, middle, width, heads, strengths) {
   heads.forEach((head, at) => {
     if (!(strengths[at] >= FAINTEST)) return;
     context.fillStyle = headColour(head, 0.6 * strengths[at]);
-    context.fillRect(left + at * piece, middle - ROW / 2 + 1, piece, ROW - 2);
+    context.fillRect(left + at * piece, middle - CHIP / 2, piece, CHIP);
   });
 }

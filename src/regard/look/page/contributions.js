@@ -13,7 +13,8 @@ import { visible, written } from "./tokens.js";
 export const contributions = {
   name: "query",
   label: "One query",
-  about: "Why this query scored the keys as it did: each cell is one feature of the query times the same feature of a key; a row sums to the score.",
+  about:
+    "Why this query scored the keys as it did: each cell is one feature of the query times the same feature of a key; a row sums to the score.",
   head: "none",
   layerless: true,
   groups: () => [],
@@ -35,7 +36,11 @@ class Contributions {
     this.found = record.find(this.raw.map);
     const { query_vector: query, key_vectors: keys } = this.raw;
     this.keys = names(this.found?.map.columns, keys.length);
-    this.products = new Matrix(Float32Array.from(keys.flatMap((key) => key.map((value, at) => value * query[at]))), keys.length, query.length);
+    this.products = new Matrix(
+      Float32Array.from(keys.flatMap((key) => key.map((value, at) => value * query[at]))),
+      keys.length,
+      query.length,
+    );
     this.scores = keys.map((key) => key.reduce((sum, value, at) => sum + value * query[at], 0));
     this.order = choice("largest features first", false, () => this.reorder());
     this.reading = element("div", { class: "details" });
@@ -44,14 +49,24 @@ class Contributions {
     this.table = element("div", { class: "hidden" });
     host.append(
       element("p", { class: "subject" }, this.subject()),
-      element("div", { class: "split" }, this.picture, element("aside", { class: "panel" }, this.reading, this.order, this.scoreTable)), this.table);
+      element(
+        "div",
+        { class: "split" },
+        this.picture,
+        element("aside", { class: "panel" }, this.reading, this.order, this.scoreTable),
+      ),
+      this.table,
+    );
     this.heatMap = new HeatMap(this.picture, {
       label: "products of features; arrow keys move from cell to cell",
       point: () => this.describe(),
       choose: ({ row, column }) => {
         this.heatMap.select(row, column);
         this.describe();
-        if (row >= 0) page.announce(`${visible(this.keys[row])}, feature ${this.features[column]}: ${written(this.shown.at(row, column))}, score ${written(this.scores[row])}`);
+        if (row >= 0 && column >= 0)
+          page.announce(
+            `${visible(this.keys[row])}, feature ${this.features[column]}: ${written(this.shown.at(row, column))}, score ${written(this.scores[row])}`,
+          );
       },
     });
     this.features = query.map((_, at) => at);
@@ -62,7 +77,8 @@ class Contributions {
   subject() {
     const { head, query, map } = this.raw;
     const name = this.found?.map.rows[query] ?? String(query);
-    const layer = this.found && this.found.group.maps.length > 1 ? `layer ${this.found.group.layers()[this.found.layer]}, ` : "";
+    const layer =
+      this.found && this.found.group.maps.length > 1 ? `layer ${this.found.group.layers()[this.found.layer]}, ` : "";
     return `The query of ${visible(name, 40)} in ${this.found ? this.found.group.label : map}, ${layer}head ${head}`;
   }
 
@@ -73,15 +89,35 @@ class Contributions {
   }
 
   draw() {
-    const size = this.products.values.length ? this.features.map((_, at) => this.products.column(at).reduce((sum, value) => sum + Math.abs(value), 0)) : [];
+    const size = this.products.values.length
+      ? this.features.map((_, at) => this.products.column(at).reduce((sum, value) => sum + Math.abs(value), 0))
+      : [];
     this.features = size.map((_, at) => at);
     if (this.ordered) this.features.sort((a, b) => size[b] - size[a]);
     const { rows, columns } = this.products;
-    this.shown = new Matrix(Float32Array.from({ length: rows * columns }, (_, at) => this.products.at(Math.floor(at / columns), this.features[at % columns])), rows, columns);
+    this.shown = new Matrix(
+      Float32Array.from({ length: rows * columns }, (_, at) =>
+        this.products.at(Math.floor(at / columns), this.features[at % columns]),
+      ),
+      rows,
+      columns,
+    );
     const { smallest, largest } = this.products.extent();
     const labels = this.features.map((feature) => `${feature}`);
-    this.heatMap.show({ matrix: this.shown, rows: this.keys, columns: labels, scale: new Scale(smallest, largest, true) });
-    this.table.replaceChildren(spoken(this.shown, { rows: this.keys, columns: labels, caption: `Products of features. ${this.subject()}`, row: 0 }));
+    this.heatMap.show({
+      matrix: this.shown,
+      rows: this.keys,
+      columns: labels,
+      scale: new Scale(smallest, largest, true),
+    });
+    this.table.replaceChildren(
+      spoken(this.shown, {
+        rows: this.keys,
+        columns: labels,
+        caption: `Products of features. ${this.subject()}`,
+        row: 0,
+      }),
+    );
     this.describe();
   }
 
@@ -92,13 +128,19 @@ class Contributions {
     const rows = this.keys.map((key, at) => {
       const bar = element("span", { class: this.scores[at] < 0 ? "bar below" : "bar" });
       bar.style.width = `${(100 * Math.abs(this.scores[at])) / most}%`;
-      return element("tr", { "data-score": this.scores[at], "data-weight": weights?.[at] ?? null },
+      return element(
+        "tr",
+        { "data-score": this.scores[at], "data-weight": weights?.[at] ?? null },
         element("th", { scope: "row" }, element("bdi", {}, visible(key, 18))),
-        element("td", {}, element("span", { class: "track" }, bar)), element("td", {}, written(this.scores[at])),
-        element("td", {}, weights ? written(weights[at]) : "–"));
+        element("td", {}, element("span", { class: "track" }, bar)),
+        element("td", {}, written(this.scores[at])),
+        element("td", {}, weights ? written(weights[at]) : "–"),
+      );
     });
     this.scoreTable.replaceChildren(
-      element("tr", {}, element("th", {}, "key"), element("th", { colspan: 2 }, "score"), element("th", {}, "weight")), ...rows);
+      element("tr", {}, element("th", {}, "key"), element("th", { colspan: 2 }, "score"), element("th", {}, "weight")),
+      ...rows,
+    );
   }
 
   describe() {
@@ -107,10 +149,19 @@ class Contributions {
     if (row >= 0 && column >= 0) {
       const feature = this.features[column];
       const value = this.products.at(row, feature);
-      parts.unshift(element("div", { class: "reading", "data-value": value },
-        element("p", {}, element("bdi", {}, visible(this.keys[row], 30)), `, feature ${feature}`),
-        element("strong", {}, written(value)),
-        element("p", { class: "note" }, `${written(this.raw.query_vector[feature])} × ${written(this.raw.key_vectors[row][feature])}`)));
+      parts.unshift(
+        element(
+          "div",
+          { class: "reading", "data-value": value },
+          element("p", {}, element("bdi", {}, visible(this.keys[row], 30)), `, feature ${feature}`),
+          element("strong", {}, written(value)),
+          element(
+            "p",
+            { class: "note" },
+            `${written(this.raw.query_vector[feature])} × ${written(this.raw.key_vectors[row][feature])}`,
+          ),
+        ),
+      );
     }
     this.reading.replaceChildren(...parts);
   }

@@ -31,12 +31,22 @@ export class Controls {
       return;
     }
     const what = chosen(groups, state);
-    const structure = JSON.stringify([view.name, groups.map(({ id }) => id), what.group.id, what.group.layers(), what.map.heads, document.documentElement.dataset.theme]);
+    const structure = JSON.stringify([
+      view.name,
+      groups.map(({ id }) => id),
+      what.group.id,
+      what.group.layers(),
+      what.map.heads,
+      document.documentElement.dataset.theme,
+    ]);
     if (structure !== this.structure) {
       this.structure = structure;
       this.host.replaceChildren(this.maps(groups, what), this.layers(view, what), this.heads(view, what));
     }
-    const shown = view.head === "many" ? [...(what.heads.length === what.map.heads.length ? ["all"] : []), ...what.heads.map(String)] : [String(what.head)];
+    const shown =
+      view.head === "many"
+        ? [...(what.heads.length === what.map.heads.length ? ["all"] : []), ...what.heads.map(String)]
+        : [String(what.head)];
     this.press("layer", [String(what.layer)]);
     this.press("head", shown);
   }
@@ -56,8 +66,11 @@ export class Controls {
    * @param {import("./chosen.js").Chosen} what
    */
   maps(groups, what) {
-    const select = element("select", { "aria-label": "map", onchange: () => this.store.set({ map: select.value, query: -1, key: -1 }) },
-      ...groups.map(({ id, label }) => element("option", { value: id, selected: id === what.group.id }, label)));
+    const select = element(
+      "select",
+      { "aria-label": "map", onchange: () => this.store.set({ map: select.value, query: -1, key: -1 }) },
+      ...groups.map(({ id, label }) => element("option", { value: id, selected: id === what.group.id }, label)),
+    );
     return groups.length > 1 ? element("label", {}, select) : element("span", { class: "only" }, groups[0].label);
   }
 
@@ -67,8 +80,20 @@ export class Controls {
    */
   layers(view, { group }) {
     if (view.layerless || group.maps.length < 2) return "";
-    return element("div", { class: "choices", role: "group", "aria-label": "layer" }, element("span", { class: "what" }, "Layer"),
-      ...group.layers().map((name, at) => choice(name, false, () => this.store.set({ layer: at }), { "data-kind": "layer", "data-value": at, "aria-label": `layer ${name}` })));
+    return element(
+      "div",
+      { class: "choices", role: "group", "aria-label": "layer" },
+      element("span", { class: "what" }, "Layer"),
+      ...group
+        .layers()
+        .map((name, at) =>
+          choice(name, false, () => this.store.set({ layer: at }), {
+            "data-kind": "layer",
+            "data-value": at,
+            "aria-label": `layer ${name}`,
+          }),
+        ),
+    );
   }
 
   /**
@@ -78,13 +103,24 @@ export class Controls {
   heads(view, { map }) {
     if (view.head === "none" || map.heads.length < 2) return "";
     const whole = view.head === "one" ? "mean" : "all";
-    const choose = (/** @type {string} */ value) => this.store.set(view.head === "one" ? { head: value } : { heads: toggled(this.store.state.heads, value, map.heads) });
-    return element("div", { class: "choices", role: "group", "aria-label": "head" }, element("span", { class: "what" }, "Head"),
+    const choose = (/** @type {string} */ value) =>
+      this.store.set(
+        view.head === "one" ? { head: value } : { heads: toggled(this.store.state.heads, value, map.heads) },
+      );
+    return element(
+      "div",
+      { class: "choices", role: "group", "aria-label": "head" },
+      element("span", { class: "what" }, "Head"),
       ...[whole, ...map.heads.map(String)].map((value) => {
-        const button = choice(value, false, () => choose(value), { "data-kind": "head", "data-value": value, "aria-label": value === whole ? `${value} heads` : `head ${value}` });
+        const button = choice(value, false, () => choose(value), {
+          "data-kind": "head",
+          "data-value": value,
+          "aria-label": value === whole ? `${value} heads` : `head ${value}`,
+        });
         if (view.head === "many" && value !== "all") button.style.setProperty("--head", headColour(Number(value)));
         return button;
-      }));
+      }),
+    );
   }
 
   /**
@@ -134,6 +170,8 @@ function toggled(heads, value, all) {
   if (value === "all") return "all";
   const number = Number(value);
   const before = heads === "all" ? [] : heads.split(",").map(Number);
-  const after = before.includes(number) ? before.filter((each) => each !== number) : [...before, number].sort((a, b) => a - b);
+  const after = before.includes(number)
+    ? before.filter((each) => each !== number)
+    : [...before, number].sort((a, b) => a - b);
   return after.length === 0 || after.length === all.length ? "all" : after.join(",");
 }

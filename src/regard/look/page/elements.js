@@ -65,5 +65,9 @@ function complete(made, properties, children) {
  * @param {Properties} [properties]
  */
 export function choice(label, pressed, choose, properties = {}) {
-  return element("button", { type: "button", class: "choice", "aria-pressed": String(pressed), onclick: choose, ...properties }, label);
+  return element(
+    "button",
+    { type: "button", class: "choice", "aria-pressed": String(pressed), onclick: choose, ...properties },
+    label,
+  );
 }

@@ -17,7 +17,8 @@ import { largest, ranking, reading } from "./ranking.js";
 import { spoken } from "./table.js";
 import { visible, written } from "./tokens.js";
 
-const HINT = "Point at a cell to read it, click to keep it. Arrow keys move from cell to cell; Ctrl and the wheel, a pinch, or + and − zoom; drag or scroll to move.";
+const HINT =
+  "Point at a cell to read it, click to keep it. Arrow keys move from cell to cell; Ctrl and the wheel, a pinch, or + and − zoom; drag or scroll to move.";
 
 export class Explorer {
   /**
@@ -35,7 +36,9 @@ export class Explorer {
     this.details = element("div", { class: "details" });
     this.legend = element("div");
     this.note = element("p", { class: "note", "data-note": "map" });
-    this.byRow = choice("each row on its own scale", false, () => store.set({ scale: store.state.scale === "row" ? "map" : "row" }));
+    this.byRow = choice("each row on its own scale", false, () =>
+      store.set({ scale: store.state.scale === "row" ? "map" : "row" }),
+    );
     this.table = element("div", { class: "hidden" });
     const picture = element("div", { class: "picture" });
     const panel = element("aside", { class: "panel" }, this.details, this.legend, this.byRow, this.note);
@@ -64,7 +67,9 @@ export class Explorer {
     this.heatMap.select(Math.min(state.query, matrix.rows - 1), Math.min(state.key, matrix.columns - 1));
     this.byRow.setAttribute("aria-pressed", String(state.scale === "row"));
     this.note.textContent = explored.note ?? "";
-    this.table.replaceChildren(spoken(matrix, { rows, columns, caption: explored.caption, row: this.heatMap.selected.row }));
+    this.table.replaceChildren(
+      spoken(matrix, { rows, columns, caption: explored.caption, row: this.heatMap.selected.row }),
+    );
     this.describe();
   }
 
@@ -73,7 +78,7 @@ export class Explorer {
    * @param {number} column
    */
   sentence(row, column) {
-    if (!this.shown || row < 0) return "";
+    if (!this.shown || row < 0 || column < 0) return "";
     const { matrix, rows, columns, caption } = this.shown;
     return `${visible(rows[row])} looks at ${visible(columns[column])}: ${written(matrix.at(row, column))}, ${caption}`;
   }
@@ -87,12 +92,19 @@ export class Explorer {
     if (row >= 0 && column >= 0) parts.push(reading(rows[row], columns[column], matrix.at(row, column)));
     if (row >= 0) {
       const before = standing?.(row) ?? null;
-      if (before !== null) parts.push(element("p", { class: "note" }, `looking from ${visible(before)}, about to say ${visible(rows[row])}`));
+      if (before !== null)
+        parts.push(
+          element("p", { class: "note" }, `looking from ${visible(before)}, about to say ${visible(rows[row])}`),
+        );
       const values = matrix.row(row);
       const total = values.reduce((sum, value) => sum + value, 0);
-      parts.push(ranking(largest(values, columns), { title: `${visible(rows[row], 30)} looks at`, chosen: column, total }));
+      parts.push(
+        ranking(largest(values, columns), { title: `${visible(rows[row], 30)} looks at`, chosen: column, total }),
+      );
     } else if (column >= 0) {
-      parts.push(ranking(largest(matrix.column(column), rows), { title: `${visible(columns[column], 30)} is looked at by` }));
+      parts.push(
+        ranking(largest(matrix.column(column), rows), { title: `${visible(columns[column], 30)} is looked at by` }),
+      );
     } else {
       parts.push(element("p", { class: "hint" }, HINT));
     }

@@ -40,7 +40,8 @@ export function listen(surface, gestures) {
     pressed.set(event.pointerId, now);
     moved += Math.hypot(now.x - before.x, now.y - before.y);
     if (other) {
-      const factor = Math.hypot(now.x - other.x, now.y - other.y) / Math.max(Math.hypot(before.x - other.x, before.y - other.y), 1);
+      const factor =
+        Math.hypot(now.x - other.x, now.y - other.y) / Math.max(Math.hypot(before.x - other.x, before.y - other.y), 1);
       gestures.zoom(factor, (now.x + other.x) / 2, (now.y + other.y) / 2);
     } else if (moved >= STILL) {
       gestures.pan(before.x - now.x, before.y - now.y);
@@ -53,18 +54,23 @@ export function listen(surface, gestures) {
   });
   surface.addEventListener("pointercancel", (event) => pressed.delete(event.pointerId));
   surface.addEventListener("pointerleave", () => gestures.leave());
-  surface.addEventListener("wheel", (event) => {
-    const { x, y } = place(event);
-    const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
-    if (event.ctrlKey || event.metaKey) {
-      event.preventDefault();
-      gestures.zoom(Math.exp(-event.deltaY * unit * 0.004), x, y);
-      return;
-    }
-    const [right, down] = event.shiftKey && !event.deltaX ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
-    if (gestures.pan(right * unit, down * unit)) {
-      event.preventDefault();
-      gestures.point(x, y);
-    }
-  }, { passive: false });
+  surface.addEventListener(
+    "wheel",
+    (event) => {
+      const { x, y } = place(event);
+      const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
+      if (event.ctrlKey || event.metaKey) {
+        event.preventDefault();
+        gestures.zoom(Math.exp(-event.deltaY * unit * 0.004), x, y);
+        gestures.point(x, y);
+        return;
+      }
+      const [right, down] = event.shiftKey && !event.deltaX ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
+      if (gestures.pan(right * unit, down * unit)) {
+        event.preventDefault();
+        gestures.point(x, y);
+      }
+    },
+    { passive: false },
+  );
 }

@@ -30,12 +30,19 @@ class Glance {
     this.page = page;
     this.shown = "";
     this.opens = "alignment";
-    this.grid = element("div", { class: "glance", onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event) });
+    this.grid = element("div", {
+      class: "glance",
+      onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event),
+    });
     this.choices = element("div", { class: "choices" });
     host.append(this.choices, this.grid);
-    this.observer = new IntersectionObserver((entries) => {
-      for (const { isIntersecting, target } of entries) if (isIntersecting) this.draw(/** @type {HTMLCanvasElement} */ (target));
-    }, { rootMargin: "200px" });
+    this.observer = new IntersectionObserver(
+      (entries) => {
+        for (const { isIntersecting, target } of entries)
+          if (isIntersecting) this.draw(/** @type {HTMLCanvasElement} */ (target));
+      },
+      { rootMargin: "200px" },
+    );
     /** @type {WeakMap<Element, {map: import("./record.js").AttentionMap, head: number}>} */
     this.waiting = new WeakMap();
     this.offer();
@@ -43,11 +50,19 @@ class Glance {
 
   /** What choosing a thumbnail opens. */
   offer() {
-    const views = [["alignment", "as a heat map"], ["heads", "as lines"]];
-    this.choices.replaceChildren("Open ", ...views.map(([name, label]) => choice(label, this.opens === name, () => {
-      this.opens = name;
-      this.offer();
-    })));
+    const views = [
+      ["alignment", "as a heat map"],
+      ["heads", "as lines"],
+    ];
+    this.choices.replaceChildren(
+      "Open ",
+      ...views.map(([name, label]) =>
+        choice(label, this.opens === name, () => {
+          this.opens = name;
+          this.offer();
+        }),
+      ),
+    );
   }
 
   /** @param {import("./store.js").State} state */
@@ -68,7 +83,10 @@ class Glance {
     const heads = [...new Set(group.maps.flatMap((map) => map.heads))].sort((a, b) => a - b);
     const layers = group.layers();
     this.grid.style.setProperty("--heads", String(heads.length));
-    const head = [element("span", { class: "corner" }), ...heads.map((number) => element("span", { class: "across" }, `head ${number}`))];
+    const head = [
+      element("span", { class: "corner" }),
+      ...heads.map((number) => element("span", { class: "across" }, `head ${number}`)),
+    ];
     const rows = group.maps.flatMap((map, layer) => [
       element("span", { class: "down" }, /^\d+$/.test(layers[layer]) ? `layer ${layers[layer]}` : layers[layer]),
       ...heads.map((number) => (map.heads.includes(number) ? this.thumbnail(group, layer, number) : element("span"))),
@@ -86,10 +104,22 @@ class Glance {
     const canvas = element("canvas", { width: 1, height: 1 });
     canvas.style.aspectRatio = String(Math.min(Math.max(map.keys / Math.max(map.queries, 1), 0.5), 2));
     const name = `layer ${group.layers()[layer]}, head ${head}`;
-    const open = () => this.page.store.set({ view: this.opens, map: group.id, layer, head: String(head), heads: String(head) });
+    const open = () =>
+      this.page.store.set({ view: this.opens, map: group.id, layer, head: String(head), heads: String(head) });
     this.waiting.set(canvas, { map, head });
     this.observer.observe(canvas);
-    return element("button", { type: "button", title: name, "aria-label": `open ${name}`, "data-layer": layer, "data-head": head, onclick: open }, canvas);
+    return element(
+      "button",
+      {
+        type: "button",
+        title: name,
+        "aria-label": `open ${name}`,
+        "data-layer": layer,
+        "data-head": head,
+        onclick: open,
+      },
+      canvas,
+    );
   }
 
   /** @param {HTMLCanvasElement} canvas */

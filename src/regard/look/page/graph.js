@@ -52,7 +52,11 @@ class Graph {
     this.node = -1;
     this.pointed = -1;
     this.frame = element("div", {
-      class: "surface graph", tabindex: 0, role: "application", "aria-roledescription": "graph", "aria-label": "nodes and what they look at; arrow keys move from node to node",
+      class: "surface graph",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "graph",
+      "aria-label": "nodes and what they look at; arrow keys move from node to node",
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event),
     });
     this.panel = element("aside", { class: "panel" });
@@ -62,7 +66,10 @@ class Graph {
       drawOver: (context, width, height) => this.drawOver(context, width, height),
     });
     listen(this.frame, {
-      point: (x, y) => this.point(this.nodeAt(x, y)), leave: () => this.point(-1), pan: () => false, zoom: () => {},
+      point: (x, y) => this.point(this.nodeAt(x, y)),
+      leave: () => this.point(-1),
+      pan: () => false,
+      zoom: () => {},
       choose: (x, y) => {
         const node = this.nodeAt(x, y);
         page.store.set({ query: node === this.node ? -1 : node });
@@ -118,8 +125,11 @@ class Graph {
     this.panel.replaceChildren(
       this.isolated < 0
         ? element("p", { class: "hint" }, "Point at a node to see where it looks, click to keep it.")
-        : ranking(largest(this.matrix.row(this.isolated), map.columns), { title: `${visible(map.rows[this.isolated], 30)} looks at` }),
-      element("p", { class: "note" }, caption(this.what)));
+        : ranking(largest(this.matrix.row(this.isolated), map.columns), {
+            title: `${visible(map.rows[this.isolated], 30)} looks at`,
+          }),
+      element("p", { class: "note" }, caption(this.what)),
+    );
   }
 
   /**
@@ -152,8 +162,14 @@ class Graph {
     const most = matrix.extent().largest || 1;
     context.strokeStyle = this.inks.accent;
     for (const { from, to } of this.edges) {
-      const weight = isolated < 0 ? Math.max(matrix.at(from, to), matrix.at(to, from))
-        : isolated === from ? matrix.at(from, to) : isolated === to ? matrix.at(to, from) : 0;
+      const weight =
+        isolated < 0
+          ? Math.max(matrix.at(from, to), matrix.at(to, from))
+          : isolated === from
+            ? matrix.at(from, to)
+            : isolated === to
+              ? matrix.at(to, from)
+              : 0;
       if (!(weight > 0)) continue;
       context.globalAlpha = 0.15 + (0.75 * weight) / most;
       context.lineWidth = 0.5 + (7 * weight) / most;
@@ -185,7 +201,13 @@ class Graph {
       context.fill();
       context.stroke();
       context.fillStyle = this.inks.ink;
-      if (rows.length <= 150 || node === this.isolated) context.fillText(visible(rows[node], 16), x + RADIUS + 5, y);
+      if (rows.length > 150 && node !== this.isolated) return;
+      const name = visible(rows[node], 16);
+      context.strokeStyle = this.inks.paper;
+      context.lineWidth = 3;
+      context.strokeText(name, x + RADIUS + 5, y);
+      context.lineWidth = 2;
+      context.fillText(name, x + RADIUS + 5, y);
     });
   }
 
@@ -203,7 +225,10 @@ class Graph {
  */
 function edgesOf(given, matrix) {
   const inside = (/** @type {number} */ node) => Number.isInteger(node) && node >= 0 && node < matrix.rows;
-  if (given) return given.map(([from, to]) => ({ from, to })).filter(({ from, to }) => inside(from) && inside(to) && from !== to);
+  if (given)
+    return given
+      .map(([from, to]) => ({ from, to }))
+      .filter(({ from, to }) => inside(from) && inside(to) && from !== to);
   /** @type {(Edge & {weight: number})[]} */
   const all = [];
   for (let from = 0; from < matrix.rows; from++) {
@@ -230,11 +255,17 @@ function arranged(count, edges) {
   for (let round = 0; round < rounds; round++) {
     const right = new Float64Array(count);
     const down = new Float64Array(count);
-    const push = (/** @type {number} */ a, /** @type {number} */ b, /** @type {(distance: number) => number} */ force) => {
+    const push = (
+      /** @type {number} */ a,
+      /** @type {number} */ b,
+      /** @type {(distance: number) => number} */ force,
+    ) => {
       const distance = Math.max(Math.hypot(x[a] - x[b], y[a] - y[b]), 1e-4);
       const share = force(distance) / distance;
-      right[a] += (x[a] - x[b]) * share; right[b] -= (x[a] - x[b]) * share;
-      down[a] += (y[a] - y[b]) * share; down[b] -= (y[a] - y[b]) * share;
+      right[a] += (x[a] - x[b]) * share;
+      right[b] -= (x[a] - x[b]) * share;
+      down[a] += (y[a] - y[b]) * share;
+      down[b] -= (y[a] - y[b]) * share;
     };
     for (let a = 0; a < count; a++) for (let b = 0; b < a; b++) push(a, b, (distance) => (ideal * ideal) / distance);
     for (const { from, to } of edges) push(from, to, (distance) => -(distance * distance) / ideal);
@@ -245,7 +276,13 @@ function arranged(count, edges) {
       y[node] += (down[node] / length) * Math.min(length, step);
     }
   }
-  const span = (/** @type {Float64Array} */ values) => ({ from: Math.min(...values), size: Math.max(Math.max(...values) - Math.min(...values), 1e-9) });
+  const span = (/** @type {Float64Array} */ values) => ({
+    from: Math.min(...values),
+    size: Math.max(Math.max(...values) - Math.min(...values), 1e-9),
+  });
   const [across, along] = [span(x), span(y)];
-  return Array.from({ length: count }, (_, node) => [(x[node] - across.from) / across.size, (y[node] - along.from) / along.size]);
+  return Array.from({ length: count }, (_, node) => [
+    (x[node] - across.from) / across.size,
+    (y[node] - along.from) / along.size,
+  ]);
 }

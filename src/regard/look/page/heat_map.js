@@ -33,13 +33,17 @@ export class HeatMap {
     this.cells = new Cells();
     this.inks = inks();
     this.frame = element("div", {
-      class: "surface heat-map", tabindex: 0, role: "application", "aria-roledescription": "heat map", "aria-label": label,
+      class: "surface heat-map",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "heat map",
+      "aria-label": label,
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event),
     });
     host.append(this.frame, this.buttons());
     this.surface = new Surface(this.frame, {
       draw: (context, width, height) => this.draw(context, width, height),
-      drawOver: (context, width) => this.drawOver(context, width),
+      drawOver: (context) => this.drawOver(context),
     });
     listen(this.frame, {
       point: (x, y) => this.point(this.cellAt(x, y)),
@@ -59,8 +63,18 @@ export class HeatMap {
 
   buttons() {
     /** @type {[string, string, () => void][]} */
-    const actions = [["+", "zoom in", () => this.zoom(1.5)], ["−", "zoom out", () => this.zoom(1 / 1.5)], ["⤢", "show everything", () => this.zoom(0)]];
-    return element("div", { class: "zoom" }, ...actions.map(([sign, title, onclick]) => element("button", { type: "button", title, "aria-label": title, onclick }, sign)));
+    const actions = [
+      ["+", "zoom in", () => this.zoom(1.5)],
+      ["−", "zoom out", () => this.zoom(1 / 1.5)],
+      ["⤢", "show everything", () => this.zoom(0)],
+    ];
+    return element(
+      "div",
+      { class: "zoom" },
+      ...actions.map(([sign, title, onclick]) =>
+        element("button", { type: "button", title, "aria-label": title, onclick }, sign),
+      ),
+    );
   }
 
   /** @param {Content} content */
@@ -107,20 +121,32 @@ export class HeatMap {
    * @param {number} [y]
    */
   zoom(factor, x, y) {
-    const { left, top } = this.axes.margins(this.surface.width);
-    const { viewport } = this;
+    const {
+      viewport,
+      axes: { left, top },
+    } = this;
     if (factor === 0) viewport.reset();
-    else viewport.zoomAt(factor, (x ?? left + viewport.coveredWidth / 2) - left, (y ?? top + viewport.coveredHeight / 2) - top);
+    else
+      viewport.zoomAt(
+        factor,
+        (x ?? left + viewport.coveredWidth / 2) - left,
+        (y ?? top + viewport.coveredHeight / 2) - top,
+      );
     this.surface.redraw();
   }
 
   /**
+   * The cell at a place; beside the cells, at a name, the whole row or column.
+   *
    * @param {number} x
    * @param {number} y
+   * @returns {Cell | null}
    */
   cellAt(x, y) {
-    const { left, top } = this.axes.margins(this.surface.width);
-    return this.viewport.cellAt(x - left, y - top);
+    const { left, top } = this.axes;
+    if (x < left && y < top) return null;
+    const cell = this.viewport.cellAt(Math.max(x - left, 0), Math.max(y - top, 0));
+    return cell && { row: y < top ? -1 : cell.row, column: x < left ? -1 : cell.column };
   }
 
   /** @param {KeyboardEvent} event */
@@ -130,12 +156,19 @@ export class HeatMap {
     const { row, column } = this.selected;
     /** @type {{[key: string]: () => void}} */
     const actions = {
-      ArrowUp: () => this.move(row - 1, column), ArrowDown: () => this.move(row + 1, column),
-      ArrowLeft: () => this.move(row, column - 1), ArrowRight: () => this.move(row, column + 1),
-      PageUp: () => this.move(row - 10, column), PageDown: () => this.move(row + 10, column),
-      Home: () => this.move(row, 0), End: () => this.move(row, columns - 1),
+      ArrowUp: () => this.move(row - 1, column),
+      ArrowDown: () => this.move(row + 1, column),
+      ArrowLeft: () => this.move(row, column - 1),
+      ArrowRight: () => this.move(row, column + 1),
+      PageUp: () => this.move(row - 10, column),
+      PageDown: () => this.move(row + 10, column),
+      Home: () => this.move(row, 0),
+      End: () => this.move(row, columns - 1),
       Escape: () => this.events.choose({ row: -1, column: -1 }),
-      "+": () => this.zoom(1.5), "=": () => this.zoom(1.5), "-": () => this.zoom(1 / 1.5), 0: () => this.zoom(0),
+      "+": () => this.zoom(1.5),
+      "=": () => this.zoom(1.5),
+      "-": () => this.zoom(1 / 1.5),
+      0: () => this.zoom(0),
     };
     if (!(event.key in actions) || !rows || !columns) return;
     event.preventDefault();
@@ -148,7 +181,10 @@ export class HeatMap {
    */
   move(row, column) {
     const { rows, columns } = /** @type {Content} */ (this.content).matrix;
-    this.events.choose({ row: Math.min(Math.max(row, 0), rows - 1), column: Math.min(Math.max(column, 0), columns - 1) });
+    this.events.choose({
+      row: Math.min(Math.max(row, 0), rows - 1),
+      column: Math.min(Math.max(column, 0), columns - 1),
+    });
   }
 
   /**
@@ -159,39 +195,37 @@ export class HeatMap {
   draw(context, width, height) {
     if (!this.content) return;
     const { viewport, axes } = this;
-    const { left, top, right } = axes.margins(width);
-    viewport.resize(width - left - right, height - top - 8);
+    axes.layOut(viewport, width, height);
+    const { left, top } = axes;
     const { cellWidth, cellHeight, coveredWidth, coveredHeight } = viewport;
     this.frame.dataset.geometry = [left - viewport.x, top - viewport.y, cellWidth, cellHeight].join(" ");
     this.cells.draw(context, viewport, left, top, this.inks.paper);
     context.strokeStyle = this.inks.line;
     context.strokeRect(left - 0.5, top - 0.5, coveredWidth + 1, coveredHeight + 1);
-    axes.draw(context, viewport, width, this.inks.soft);
+    axes.draw(context, viewport, this.inks.soft);
   }
 
   /**
    * @param {CanvasRenderingContext2D} context
-   * @param {number} width
    */
-  drawOver(context, width) {
+  drawOver(context) {
     if (!this.content) return;
     this.frame.dataset.pointed = this.pointed ? `${this.pointed.row} ${this.pointed.column}` : "";
-    this.outline(context, width, this.selected, this.inks.accent, 2);
-    if (this.pointed) this.outline(context, width, this.pointed, this.inks.ink, 1.5);
+    this.outline(context, this.selected, this.inks.accent, 2);
+    if (this.pointed) this.outline(context, this.pointed, this.inks.ink, 1.5);
   }
 
   /**
    * The row, the column and the cell where they meet.
    *
    * @param {CanvasRenderingContext2D} context
-   * @param {number} width
    * @param {Cell} cell
    * @param {string} colour
    * @param {number} thickness
    */
-  outline(context, width, cell, colour, thickness) {
+  outline(context, cell, colour, thickness) {
     const { viewport, axes } = this;
-    const { left, top } = axes.margins(width);
+    const { left, top } = axes;
     const { row, column } = cell;
     const { cellWidth, cellHeight, coveredWidth, coveredHeight } = viewport;
     const x = left + column * cellWidth - viewport.x;
@@ -207,9 +241,10 @@ export class HeatMap {
     context.globalAlpha = 1;
     context.lineWidth = thickness;
     const room = Math.max(5 - Math.min(cellWidth, cellHeight), 0); // a cell of a pixel is framed from further away
-    if (row >= 0 && column >= 0) context.strokeRect(x - 0.5 - room, y - 0.5 - room, cellWidth + 2 * room, cellHeight + 2 * room);
+    if (row >= 0 && column >= 0)
+      context.strokeRect(x - 0.5 - room, y - 0.5 - room, cellWidth + 2 * room, cellHeight + 2 * room);
     context.restore();
-    axes.emphasise(context, viewport, width, cell, { paper: this.inks.paper, ink: colour });
+    axes.emphasise(context, viewport, cell, { paper: this.inks.paper, ink: colour });
   }
 
   destroy() {

@@ -12,10 +12,21 @@ const KEYS = [
 ];
 
 export function keysHelp() {
-  const dialog = element("dialog", { class: "keys", "aria-label": "keys" },
+  const dialog = element(
+    "dialog",
+    { class: "keys", "aria-label": "keys" },
     element("h2", {}, "Keys"),
-    element("dl", {}, ...KEYS.flatMap(([key, meaning]) => [element("dt", {}, element("kbd", {}, key)), element("dd", {}, meaning)])),
-    element("form", { method: "dialog" }, element("button", { type: "submit" }, "Close")));
-  const button = element("button", { type: "button", class: "quiet", "aria-haspopup": "dialog", onclick: () => dialog.showModal() }, "Keys");
+    element(
+      "dl",
+      {},
+      ...KEYS.flatMap(([key, meaning]) => [element("dt", {}, element("kbd", {}, key)), element("dd", {}, meaning)]),
+    ),
+    element("form", { method: "dialog" }, element("button", { type: "submit" }, "Close")),
+  );
+  const button = element(
+    "button",
+    { type: "button", class: "quiet", "aria-haspopup": "dialog", onclick: () => dialog.showModal() },
+    "Keys",
+  );
   return { dialog, button };
 }

@@ -1,16 +1,17 @@
 /** Lines from each token to those it looks at, a colour for each head; pointing at a token leaves only its own. */
 
 import { chosen } from "./chosen.js";
-import { drawIsolated, drawNames, ROW } from "./columns.js";
+import { drawIsolated, drawNames } from "./columns.js";
 import { element } from "./elements.js";
 import { Matrix } from "./matrix.js";
 import { headColour, inks } from "./palette.js";
 import { largest, ranking } from "./ranking.js";
-import { drawStrands, strands } from "./strands.js";
+import { drawStrands, shiftOf, strands } from "./strands.js";
 import { Surface } from "./surface.js";
 import { visible, written } from "./tokens.js";
 
 const PADDING = 12;
+const ROW = { least: 22, most: 36 };
 
 /**
  * @typedef {import("./columns.js").Token} Token
@@ -21,7 +22,8 @@ const PADDING = 12;
 export const lines = {
   name: "heads",
   label: "Heads",
-  about: "From each item on the left to what it looks at on the right, a colour for each head. Point at an item to see its lines alone.",
+  about:
+    "From each item on the left to what it looks at on the right, a colour for each head. Point at an item to see its lines alone.",
   head: "many",
   groups: (record) => record.groups,
   available: (record) => record.groups.length > 0,
@@ -49,15 +51,23 @@ class Lines {
     this.selected = null;
     this.stage = element("div", { class: "surface stage" });
     this.space = element("div", { class: "space" }, this.stage);
-    this.scroller = element("div", {
-      class: "lines", tabindex: 0, role: "application", "aria-roledescription": "lines between tokens",
-      "aria-label": "what each token looks at; up and down move from token to token, left and right between the columns",
-      onscroll: () => this.surface.redraw(),
-      onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event),
-      onpointermove: (/** @type {PointerEvent} */ event) => this.point(this.tokenAt(event)),
-      onpointerleave: () => this.point(null),
-      onclick: (/** @type {PointerEvent} */ event) => this.choose(this.tokenAt(event)),
-    }, this.space);
+    this.scroller = element(
+      "div",
+      {
+        class: "lines",
+        tabindex: 0,
+        role: "application",
+        "aria-roledescription": "lines between tokens",
+        "aria-label":
+          "what each token looks at; up and down move from token to token, left and right between the columns",
+        onscroll: () => this.surface.redraw(),
+        onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event),
+        onpointermove: (/** @type {PointerEvent} */ event) => this.point(this.tokenAt(event)),
+        onpointerleave: () => this.point(null),
+        onclick: (/** @type {PointerEvent} */ event) => this.choose(this.tokenAt(event)),
+      },
+      this.space,
+    );
     this.panel = element("aside", { class: "panel" });
     host.append(element("div", { class: "split" }, this.scroller, this.panel));
     this.surface = new Surface(this.stage, {
@@ -77,11 +87,12 @@ class Lines {
       if (asked !== this.asked) return;
       this.what = what;
       this.heads = matrices.map((matrix, at) => ({ number: heads[at], matrix, levels: strands(matrix) }));
-      this.space.style.height = `${Math.max(map.queries, map.keys) * ROW + 2 * PADDING}px`;
+      this.space.style.height = `${Math.max(map.queries, map.keys) * this.row + 2 * PADDING}px`;
     }
     this.selected = null;
-    if (state.query >= 0) this.selected = { column: "query", index: Math.min(state.query, map.queries - 1) };
-    else if (state.key >= 0) this.selected = { column: "key", index: Math.min(state.key, map.keys - 1) };
+    if (state.query >= 0 && map.queries)
+      this.selected = { column: "query", index: Math.min(state.query, map.queries - 1) };
+    else if (state.key >= 0 && map.keys) this.selected = { column: "key", index: Math.min(state.key, map.keys - 1) };
     this.reveal();
     this.surface.redraw();
     this.describe();
@@ -97,9 +108,16 @@ class Lines {
     return { left: (width - gap) / 2, right: (width + gap) / 2 };
   }
 
+  /** The height of a row: the more room there is, the airier. */
+  get row() {
+    const { queries = 1, keys = 1 } = this.what?.map ?? {};
+    const room = (this.scroller.clientHeight - 2 * PADDING) / Math.max(queries, keys);
+    return Math.min(Math.max(room, ROW.least), ROW.most);
+  }
+
   /** @param {number} place */
   y(place) {
-    return PADDING + (place + 0.5) * ROW - this.scroller.scrollTop;
+    return PADDING + (place + 0.5) * this.row - this.scroller.scrollTop;
   }
 
   /**
@@ -108,14 +126,24 @@ class Lines {
    * @returns {import("./strands.js").Space}
    */
   spaceOf(width, height) {
-    return { top: 0, bottom: height, ...this.edges(width), y: (place) => this.y(place) };
+    const {
+      row,
+      scroller: { scrollTop },
+    } = this;
+    return {
+      top: 0,
+      bottom: height,
+      ...this.edges(width),
+      row,
+      y: (place) => PADDING + (place + 0.5) * row - scrollTop,
+    };
   }
 
   /** Scrolls to the selected token if it is out of sight. */
   reveal() {
     if (!this.selected) return;
     const y = this.y(this.selected.index);
-    if (y < ROW || y > this.surface.height - ROW) this.scroller.scrollTop += y - this.surface.height / 2;
+    if (y < this.row || y > this.surface.height - this.row) this.scroller.scrollTop += y - this.surface.height / 2;
   }
 
   /**
@@ -127,7 +155,7 @@ class Lines {
     const box = this.stage.getBoundingClientRect();
     const { left, right } = this.edges(box.width);
     const x = event.clientX - box.left;
-    const index = Math.floor((event.clientY - box.top + this.scroller.scrollTop - PADDING) / ROW);
+    const index = Math.floor((event.clientY - box.top + this.scroller.scrollTop - PADDING) / this.row);
     const { queries, keys } = this.what.map;
     if (x <= left && index >= 0 && index < queries) return { column: "query", index };
     if (x >= right && index >= 0 && index < keys) return { column: "key", index };
@@ -146,7 +174,10 @@ class Lines {
   choose(token) {
     const same = token && token.column === this.selected?.column && token.index === this.selected.index;
     const kept = same ? null : token;
-    this.page.store.set({ query: kept?.column === "query" ? kept.index : -1, key: kept?.column === "key" ? kept.index : -1 });
+    this.page.store.set({
+      query: kept?.column === "query" ? kept.index : -1,
+      key: kept?.column === "key" ? kept.index : -1,
+    });
   }
 
   /** @param {KeyboardEvent} event */
@@ -155,8 +186,15 @@ class Lines {
     const { column, index } = this.selected ?? { column: "query", index: -1 };
     /** @type {{[key: string]: [string, number]}} */
     const moves = {
-      ArrowUp: [column, index - 1], ArrowDown: [column, index + 1], PageUp: [column, index - 10], PageDown: [column, index + 10],
-      Home: [column, 0], End: [column, Infinity], ArrowLeft: ["query", index], ArrowRight: ["key", index], Escape: ["", 0],
+      ArrowUp: [column, index - 1],
+      ArrowDown: [column, index + 1],
+      PageUp: [column, index - 10],
+      PageDown: [column, index + 10],
+      Home: [column, 0],
+      End: [column, Infinity],
+      ArrowLeft: ["query", index],
+      ArrowRight: ["key", index],
+      Escape: ["", 0],
     };
     if (!(event.key in moves)) return;
     event.preventDefault();
@@ -169,7 +207,10 @@ class Lines {
   /** The weights of the isolated token with every item of the other column, head by head. */
   own() {
     const token = /** @type {Token} */ (this.isolated);
-    return this.heads.map(({ number, matrix }) => ({ number, weights: token.column === "query" ? matrix.row(token.index) : matrix.column(token.index) }));
+    return this.heads.map(({ number, matrix }) => ({
+      number,
+      weights: token.column === "query" ? matrix.row(token.index) : matrix.column(token.index),
+    }));
   }
 
   /** What is isolated and the mean of its weights over the heads shown. */
@@ -178,23 +219,38 @@ class Lines {
     const { column, index } = /** @type {Token} */ (this.isolated);
     const [own, others] = column === "query" ? [map.rows, map.columns] : [map.columns, map.rows];
     const values = Matrix.mean(this.own().map(({ weights }) => new Matrix(weights, 1, weights.length))).values;
-    return { title: `${visible(own[index], 30)} ${column === "query" ? "looks at" : "is looked at by"}`, entries: largest(values, others) };
+    return {
+      title: `${visible(own[index], 30)} ${column === "query" ? "looks at" : "is looked at by"}`,
+      entries: largest(values, others),
+    };
   }
 
   sentence() {
     if (!this.isolated || !this.what) return "";
     const { title, entries } = this.summary();
-    return `${title} ${entries.slice(0, 3).map(({ name, value }) => `${visible(name)} ${written(value)}`).join(", ")}`;
+    return `${title} ${entries
+      .slice(0, 3)
+      .map(({ name, value }) => `${visible(name)} ${written(value)}`)
+      .join(", ")}`;
   }
 
   describe() {
     if (!this.what || !this.isolated || !this.heads.length) {
-      this.panel.replaceChildren(element("p", { class: "hint" }, "Point at a token to see its lines alone, click to keep them. Up and down move from token to token."));
+      this.panel.replaceChildren(
+        element(
+          "p",
+          { class: "hint" },
+          "Point at a token to see its lines alone, click to keep them. Up and down move from token to token.",
+        ),
+      );
       return;
     }
     const { title, entries } = this.summary();
     const numbers = this.heads.map(({ number }) => number).join(", ");
-    this.panel.replaceChildren(ranking(entries, { title }), element("p", { class: "note" }, this.heads.length > 1 ? `mean of heads ${numbers}` : `head ${numbers}`));
+    this.panel.replaceChildren(
+      ranking(entries, { title }),
+      element("p", { class: "note" }, this.heads.length > 1 ? `mean of heads ${numbers}` : `head ${numbers}`),
+    );
   }
 
   /**
@@ -204,7 +260,9 @@ class Lines {
    */
   draw(context, width, height) {
     const space = this.spaceOf(width, height);
-    for (const { number, levels } of this.heads) drawStrands(context, levels, space, headColour(number));
+    this.heads.forEach(({ number, levels }, at) =>
+      drawStrands(context, levels, space, headColour(number), shiftOf(at, this.heads.length, space.row)),
+    );
   }
 
   /**

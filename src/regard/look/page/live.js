@@ -7,7 +7,14 @@ import { element } from "./elements.js";
  * @returns {HTMLFormElement}
  */
 export function liveForm(show) {
-  const input = element("input", { type: "text", name: "text", autocomplete: "off", spellcheck: "false", placeholder: "Type a text and press Enter", "aria-label": "text" });
+  const input = element("input", {
+    type: "text",
+    name: "text",
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: "Type a text and press Enter",
+    "aria-label": "text",
+  });
   const status = element("p", { class: "status", role: "status" });
   /** @type {AbortController | null} */
   let asked = null;
@@ -29,7 +36,13 @@ export function liveForm(show) {
       status.textContent = error instanceof Error ? error.message : String(error);
     }
   };
-  return element("form", { class: "live", onsubmit: submit }, input, element("button", { type: "submit" }, "Look"), status);
+  return element(
+    "form",
+    { class: "live", onsubmit: submit },
+    input,
+    element("button", { type: "submit" }, "Look"),
+    status,
+  );
 }
 
 /**
@@ -38,12 +51,17 @@ export function liveForm(show) {
  * @returns {Promise<unknown[]>} a record for each model
  */
 async function look(text, signal) {
-  const answer = await fetch("./look", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ text }), signal })
-    .catch((error) => {
-      throw signal.aborted ? error : new Error("the server does not answer; is it still running?");
-    });
+  const answer = await fetch("./look", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ text }),
+    signal,
+  }).catch((error) => {
+    throw signal.aborted ? error : new Error("the server does not answer; is it still running?");
+  });
   const said = await answer.json().catch(() => null);
-  if (!answer.ok || said === null) throw new Error(complaint(said) ?? `the server answered with status ${answer.status}`);
+  if (!answer.ok || said === null)
+    throw new Error(complaint(said) ?? `the server answered with status ${answer.status}`);
   return Array.isArray(said) ? said : [said];
 }
 

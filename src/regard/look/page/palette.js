@@ -10,20 +10,73 @@ import { extent } from "./matrix.js";
 
 /** From nothing (nearly the paper) to the largest. @type {{light: Stop[], dark: Stop[]}} */
 const SEQUENTIAL = {
-  light: [[0.975, 0.008, 100], [0.92, 0.055, 130], [0.8, 0.085, 185], [0.63, 0.105, 230], [0.45, 0.125, 258], [0.27, 0.105, 272]],
-  dark: [[0.235, 0.018, 268], [0.36, 0.09, 268], [0.5, 0.115, 250], [0.66, 0.1, 215], [0.82, 0.1, 165], [0.96, 0.1, 105]],
+  light: [
+    [0.975, 0.008, 100],
+    [0.92, 0.055, 130],
+    [0.8, 0.085, 185],
+    [0.63, 0.105, 230],
+    [0.45, 0.125, 258],
+    [0.27, 0.105, 272],
+  ],
+  dark: [
+    [0.235, 0.018, 268],
+    [0.36, 0.09, 268],
+    [0.5, 0.115, 250],
+    [0.66, 0.1, 215],
+    [0.82, 0.1, 165],
+    [0.96, 0.1, 105],
+  ],
 };
 
 /** From the most negative (orange) through nothing to the most positive (blue). @type {{light: Stop[], dark: Stop[]}} */
 const DIVERGING = {
-  light: [[0.43, 0.125, 45], [0.62, 0.14, 55], [0.8, 0.1, 68], [0.975, 0.006, 90], [0.8, 0.07, 240], [0.6, 0.12, 250], [0.38, 0.13, 265]],
-  dark: [[0.88, 0.115, 78], [0.72, 0.14, 62], [0.48, 0.105, 52], [0.235, 0.012, 268], [0.44, 0.1, 262], [0.64, 0.12, 248], [0.88, 0.08, 225]],
+  light: [
+    [0.43, 0.125, 45],
+    [0.62, 0.14, 55],
+    [0.8, 0.1, 68],
+    [0.975, 0.006, 90],
+    [0.8, 0.07, 240],
+    [0.6, 0.12, 250],
+    [0.38, 0.13, 265],
+  ],
+  dark: [
+    [0.88, 0.115, 78],
+    [0.72, 0.14, 62],
+    [0.48, 0.105, 52],
+    [0.235, 0.012, 268],
+    [0.44, 0.1, 262],
+    [0.64, 0.12, 248],
+    [0.88, 0.08, 225],
+  ],
 };
 
-/** Heads: neighbours differ in lightness as well as in hue. @type {{light: Stop[], dark: Stop[]}} */
+/**
+ * Heads. Found by searching for eight colours of which any two stay at least 0.11 apart (in OKLab, where black and white are 1
+ * apart) for eyes that lack red, green or blue cones, too. Heads are numbered wherever they are coloured.
+ *
+ * @type {{light: Stop[], dark: Stop[]}}
+ */
 const HEADS = {
-  light: [[0.5, 0.15, 258], [0.68, 0.16, 55], [0.58, 0.11, 172], [0.5, 0.17, 350], [0.74, 0.14, 92], [0.68, 0.12, 230], [0.44, 0.12, 30], [0.55, 0.15, 305]],
-  dark: [[0.7, 0.14, 255], [0.78, 0.14, 60], [0.76, 0.11, 172], [0.7, 0.16, 350], [0.9, 0.13, 98], [0.84, 0.09, 225], [0.62, 0.13, 32], [0.72, 0.13, 305]],
+  light: [
+    [0.505, 0.189, 271],
+    [0.689, 0.114, 59],
+    [0.746, 0.125, 198],
+    [0.565, 0.18, 349],
+    [0.513, 0.104, 93],
+    [0.684, 0.184, 297],
+    [0.379, 0.139, 14],
+    [0.362, 0.158, 301],
+  ],
+  dark: [
+    [0.623, 0.148, 267],
+    [0.59, 0.123, 81],
+    [0.896, 0.131, 165],
+    [0.587, 0.196, 354],
+    [0.731, 0.166, 117],
+    [0.755, 0.108, 231],
+    [0.727, 0.141, 7],
+    [0.91, 0.146, 96],
+  ],
 };
 
 /** What is not a number. @type {Colour} */
@@ -143,7 +196,13 @@ export function inks() {
     probe.style.color = `var(${name})`;
     return getComputedStyle(probe).color;
   };
-  const colours = { paper: read("--paper"), ink: read("--ink"), soft: read("--ink-soft"), line: read("--line"), accent: read("--accent") };
+  const colours = {
+    paper: read("--paper"),
+    ink: read("--ink"),
+    soft: read("--ink-soft"),
+    line: read("--line"),
+    accent: read("--accent"),
+  };
   probe.remove();
   return colours;
 }

@@ -44,7 +44,10 @@ class Patches {
     this.image.onload = () => this.surface.redraw();
     this.queries = element("div", { class: "choices queries" });
     this.frame = element("div", {
-      class: "surface patches", tabindex: 0, role: "application", "aria-roledescription": "picture",
+      class: "surface patches",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "picture",
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event),
     });
     this.panel = element("aside", { class: "panel" });
@@ -53,7 +56,13 @@ class Patches {
       draw: (context, width, height) => this.draw(context, width, height),
       drawOver: (context, width, height) => this.drawOver(context, width, height),
     });
-    listen(this.frame, { point: () => {}, leave: () => {}, pan: () => false, zoom: () => {}, choose: (x, y) => this.choose(x, y) });
+    listen(this.frame, {
+      point: () => {},
+      leave: () => {},
+      pan: () => false,
+      zoom: () => {},
+      choose: (x, y) => this.choose(x, y),
+    });
   }
 
   /** @param {import("./store.js").State} state */
@@ -93,7 +102,11 @@ class Patches {
   offer() {
     const { group, map } = /** @type {import("./chosen.js").Chosen} */ (this.what);
     const count = group.query === group.key ? this.before : map.queries;
-    this.queries.replaceChildren(...map.rows.slice(0, count).map((name, at) => choice(visible(name), at === this.query, () => this.page.store.set({ query: at }))));
+    this.queries.replaceChildren(
+      ...map.rows
+        .slice(0, count)
+        .map((name, at) => choice(visible(name), at === this.query, () => this.page.store.set({ query: at }))),
+    );
   }
 
   describe() {
@@ -102,7 +115,13 @@ class Patches {
     const entries = largest(this.matrix.row(this.query), map.columns);
     const title = `${visible(map.rows[this.query], 30)} looks at`;
     this.panel.replaceChildren(ranking(entries, { title }), element("p", { class: "note" }, caption(this.what)));
-    this.frame.setAttribute("aria-label", `${title} ${entries.slice(0, 3).map(({ name, value }) => `${visible(name)} ${written(value)}`).join(", ")}`);
+    this.frame.setAttribute(
+      "aria-label",
+      `${title} ${entries
+        .slice(0, 3)
+        .map(({ name, value }) => `${visible(name)} ${written(value)}`)
+        .join(", ")}`,
+    );
     this.frame.dataset.query = String(this.query);
   }
 
@@ -116,7 +135,16 @@ class Patches {
     const { rows = 1, columns = 1 } = this.side;
     const ratio = this.image.naturalWidth ? this.image.naturalWidth / this.image.naturalHeight : columns / rows;
     const wide = Math.min(width, height * ratio);
-    return { x: 0, y: 0, wide, high: wide / ratio, cellWidth: wide / columns, cellHeight: wide / ratio / rows, columns, rows };
+    return {
+      x: 0,
+      y: 0,
+      wide,
+      high: wide / ratio,
+      cellWidth: wide / columns,
+      cellHeight: wide / ratio / rows,
+      columns,
+      rows,
+    };
   }
 
   /**
@@ -133,7 +161,7 @@ class Patches {
   /** @param {KeyboardEvent} event */
   press(event) {
     if (!this.what || event.ctrlKey || event.metaKey || event.altKey) return;
-    const across = this.what.group.query === this.what.group.key ? this.side.columns ?? 1 : 1;
+    const across = this.what.group.query === this.what.group.key ? (this.side.columns ?? 1) : 1;
     /** @type {{[key: string]: number}} */
     const moves = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -across, ArrowDown: across };
     if (!(event.key in moves)) return;
@@ -167,7 +195,12 @@ class Patches {
     context.fillStyle = this.inks.paper;
     weights.forEach((weight, at) => {
       context.globalAlpha = 0.88 * (1 - Math.max(weight, 0) / most);
-      context.fillRect((at % columns) * cellWidth, Math.floor(at / columns) * cellHeight, cellWidth + 0.5, cellHeight + 0.5);
+      context.fillRect(
+        (at % columns) * cellWidth,
+        Math.floor(at / columns) * cellHeight,
+        cellWidth + 0.5,
+        cellHeight + 0.5,
+      );
     });
     context.globalAlpha = 1;
     context.strokeStyle = this.inks.line;

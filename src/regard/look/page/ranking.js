@@ -13,11 +13,14 @@ const MOST = 9;
  * @param {ArrayLike<number>} values
  * @param {string[]} names
  * @param {number} [most]
- * @returns {Entry[]} the largest first
+ * @returns {Entry[]} the largest first, none that is nothing
  */
 export function largest(values, names, most = MOST) {
   const entries = Array.from(values, (value, index) => ({ name: names[index], value, index }));
-  return entries.sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || a.index - b.index).slice(0, most);
+  return entries
+    .filter(({ value }) => value !== 0)
+    .sort((a, b) => Math.abs(b.value) - Math.abs(a.value) || a.index - b.index)
+    .slice(0, most);
 }
 
 /**
@@ -29,13 +32,21 @@ export function ranking(entries, { title, chosen = -1, total }) {
   const rows = entries.map(({ name, value, index }) => {
     const bar = element("span", { class: value < 0 ? "bar below" : "bar" });
     bar.style.width = `${(100 * Math.abs(value)) / longest}%`;
-    return element("li", { class: index === chosen ? "chosen" : null, "data-index": index, "data-value": value },
-      element("bdi", {}, visible(name, 18)), element("span", { class: "track" }, bar), element("span", { class: "number" }, written(value)));
+    return element(
+      "li",
+      { class: index === chosen ? "chosen" : null, "data-index": index, "data-value": value },
+      element("bdi", {}, visible(name, 18)),
+      element("span", { class: "track" }, bar),
+      element("span", { class: "number" }, written(value)),
+    );
   });
-  return element("section", { class: "ranking" },
+  return element(
+    "section",
+    { class: "ranking" },
     element("h3", {}, title),
     element("ol", {}, ...rows),
-    total === undefined ? null : element("p", { class: "total" }, `The whole row sums to ${written(total)}.`));
+    total === undefined ? null : element("p", { class: "total" }, `The whole row sums to ${written(total)}.`),
+  );
 }
 
 /**
@@ -46,7 +57,10 @@ export function ranking(entries, { title, chosen = -1, total }) {
  * @param {number} value
  */
 export function reading(from, to, value) {
-  return element("div", { class: "reading", "data-value": value },
+  return element(
+    "div",
+    { class: "reading", "data-value": value },
     element("p", {}, element("bdi", {}, visible(from, 40)), " → ", element("bdi", {}, visible(to, 40))),
-    element("strong", {}, written(value)));
+    element("strong", {}, written(value)),
+  );
 }

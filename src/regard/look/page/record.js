@@ -18,6 +18,7 @@
 
 import { Matrix } from "./matrix.js";
 import { decode } from "./numbers.js";
+import { visible } from "./tokens.js";
 
 /** The weights of one attention: heads × queries × keys. Decoded when first asked for. */
 export class AttentionMap {
@@ -34,7 +35,10 @@ export class AttentionMap {
     this.rows = names(sides[raw.query]?.items, this.queries);
     this.columns = names(raw.inputs ?? sides[raw.key]?.items, this.keys);
     this.inputs = raw.inputs ?? null;
-    this.sumsToOne = raw.sums !== "any";
+    this.notes = [
+      raw.sums === "any" ? "The rows of this map need not sum to one; they are shown as they were used." : "",
+      raw.encoding.startsWith("u8") ? "Stored as bytes: each weight is right to 1/510 of the largest in its row." : "",
+    ].filter(Boolean).join(" ");
     /** @type {Promise<import("./numbers.js").Rows> | null} */
     this.decoded = null;
   }
@@ -74,8 +78,7 @@ export class Group {
     this.query = raw.query;
     this.key = raw.key;
     this.id = identity(raw);
-    this.label = raw.query === raw.key ? `${raw.query} looks at itself` : `${raw.query} looks at ${raw.key}`;
-    if (!["self", "cross"].includes(raw.kind)) this.label += ` (${raw.kind})`;
+    this.label = `${raw.kind}: ${visible(raw.query)} → ${visible(raw.key)}`;
   }
 
   /** The layers' names: their numbers where these tell them apart, else the maps' own names. */

@@ -6,6 +6,7 @@
  */
 
 import { chosen } from "./chosen.js";
+import { element } from "./elements.js";
 import { Explorer } from "./explorer.js";
 import { Matrix } from "./matrix.js";
 
@@ -58,6 +59,8 @@ class Rollout {
     this.explored = null;
     /** @type {Map<string, Matrix>} what has reached each layer, by the name of its map */
     this.reached = new Map();
+    this.waiting = element("p", { class: "hint", role: "status" });
+    host.append(this.waiting);
     this.explorer = new Explorer(host, page, "attention rollout");
   }
 
@@ -67,7 +70,9 @@ class Rollout {
     if (map.name !== this.asked) {
       this.asked = map.name;
       this.explored = null;
+      this.waiting.textContent = this.reached.has(map.name) ? "" : "following attention through the layers …";
       const matrix = await this.upTo(group, layer);
+      this.waiting.textContent = "";
       if (map.name !== this.asked) return;
       const layers = group.layers();
       this.explored = {
@@ -89,9 +94,10 @@ class Rollout {
     const known = this.reached.get(map.name);
     if (known) return known;
     const before = layer > 0 ? await this.upTo(group, layer - 1) : null;
-    const matrix = rolled(await map.matrix("mean"), before);
-    this.reached.set(map.name, matrix);
+    const attention = await map.matrix("mean");
     await new Promise((resolve) => setTimeout(resolve)); // long texts take a while: let the page answer between layers
+    const matrix = rolled(attention, before);
+    this.reached.set(map.name, matrix);
     return matrix;
   }
 

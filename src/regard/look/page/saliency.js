@@ -104,7 +104,7 @@ class Saliency {
    * @param {number} column
    */
   sentence(row, column) {
-    if (row < 0 || !this.axes) return "";
+    if (row < 0 || column < 0 || !this.axes) return "";
     const numbers = this.twins.map(({ matrix, caption }) => `${written(matrix.at(row, column))} (${caption})`);
     return `${visible(this.axes.rows[row])} and ${visible(this.axes.columns[column])}: ${numbers.join(", ")}`;
   }

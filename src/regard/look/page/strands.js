@@ -7,7 +7,7 @@ const FAINTEST = 0.02;
 
 /**
  * @typedef {{from: number, to: number}} Strand
- * @typedef {{top: number, bottom: number, left: number, right: number, y: (place: number) => number}} Space
+ * @typedef {{top: number, bottom: number, left: number, right: number, row: number, y: (place: number) => number}} Space
  */
 
 /**
@@ -43,32 +43,45 @@ function nthLargest(values, n) {
  * @param {Strand[][]} levels
  * @param {Space} space
  * @param {string} colour
+ * @param {number} shift
  */
-export function drawStrands(context, levels, space, colour) {
+export function drawStrands(context, levels, space, colour, shift) {
   context.strokeStyle = colour;
   levels.forEach((level, strength) => {
     context.globalAlpha = (strength + 0.6) / LEVELS;
     context.lineWidth = 0.75 + (1.75 * strength) / LEVELS;
     context.beginPath();
-    for (const { from, to } of level) strand(context, space, from, to);
+    for (const { from, to } of level) strand(context, space, from, to, shift);
     context.stroke();
   });
   context.globalAlpha = 1;
 }
 
 /**
- * Adds one line to the path, if any of it can be seen.
+ * Adds one line to the path, if either end can be seen.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {Space} space
  * @param {number} from
  * @param {number} to
+ * @param {number} shift
  */
-export function strand(context, { top, bottom, left, right, y }, from, to) {
-  const start = y(from);
-  const end = y(to);
-  if (Math.max(start, end) < top || Math.min(start, end) > bottom) return;
+export function strand(context, { top, bottom, left, right, y }, from, to, shift) {
+  const start = y(from) + shift;
+  const end = y(to) + shift;
+  if ((start < top || start > bottom) && (end < top || end > bottom)) return;
   const middle = (left + right) / 2;
   context.moveTo(left, start);
   context.bezierCurveTo(middle, start, middle, end, right, end);
+}
+
+/**
+ * How far the lines of one head stand from the middle of a row, so that heads that agree are still seen apart.
+ *
+ * @param {number} at
+ * @param {number} heads
+ * @param {number} row
+ */
+export function shiftOf(at, heads, row) {
+  return (at - (heads - 1) / 2) * Math.min(2.5, (0.55 * row) / heads);
 }

@@ -4,9 +4,14 @@ import { element, shape } from "./elements.js";
 import { extent } from "./matrix.js";
 import { css, Scale } from "./palette.js";
 import { plane } from "./scaling.js";
+import { visible } from "./tokens.js";
 
 const SIZE = 360;
 const MARGIN = 26;
+const FEW = 40; // so many points can all be named; of more, only the one pointed at
+
+/** Circle, square, diamond, triangle: which side looks at which. */
+const OUTLINES = ["M-6 0a6 6 0 1 0 12 0a6 6 0 1 0-12 0", "M-5-5h10v10h-10z", "M0-7l7 7l-7 7l-7-7z", "M0-7l7 12h-14z"];
 
 /** The columns, and what they mean. @type {[name: string, meaning: string][]} */
 const MEASURES = [
@@ -53,7 +58,9 @@ class Tendencies {
   name(at) {
     const { map, head } = this.statistics.heads[at];
     const found = this.record.find(String(map));
-    return found && found.group.maps.length > 1 ? `${found.group.query} ${found.group.layers()[found.layer]}.${head}` : `${map}.${head}`;
+    if (!found) return `${visible(map)} ${head}`;
+    const { query, key } = found.group;
+    return `${query === key ? visible(query) : `${visible(query)} → ${visible(key)}`} ${visible(found.group.layers()[found.layer])}.${head}`;
   }
 
   /** @param {number} at */
@@ -108,18 +115,26 @@ class Tendencies {
     const { similarity, heads } = this.statistics;
     if (!similarity?.length) return;
     const points = plane(similarity);
-    const reach = points.reduce((most, [x, y]) => Math.max(most, Math.abs(x), Math.abs(y)), 1e-12);
-    const layers = heads.map(({ map }) => this.record.find(String(map))?.layer ?? 0);
+    const [across, along] = [0, 1].map((axis) => extent(points.map((point) => point[axis])));
+    const reach = Math.max(across.largest - across.smallest, along.largest - along.smallest, 1e-12) / 2;
+    const found = heads.map(({ map }) => this.record.find(String(map)));
+    const layers = found.map((each) => each?.layer ?? 0);
+    const kinds = [...new Set(found.map((each) => each?.group.label ?? "others"))];
+    const outline = (/** @type {number} */ at) => OUTLINES[kinds.indexOf(found[at]?.group.label ?? "others") % OUTLINES.length];
     const scale = new Scale(0, 1);
     const deepest = Math.max(...layers, 1);
-    const inside = (/** @type {number} */ value) => SIZE / 2 + (value / reach) * (SIZE / 2 - MARGIN);
+    const inside = (/** @type {number} */ value, /** @type {{smallest: number, largest: number}} */ { smallest, largest }) =>
+      SIZE / 2 + ((value - (smallest + largest) / 2) / reach) * (SIZE / 2 - MARGIN);
     const dots = points.map(([x, y], at) => shape("g", {
-      class: "dot", "data-at": at, transform: `translate(${inside(x)} ${inside(-y)})`, onclick: () => this.open(at),
+      class: "dot", "data-at": at, transform: `translate(${inside(x, across)} ${SIZE - inside(y, along)})`, onclick: () => this.open(at),
       onpointerenter: () => this.mark(at, true), onpointerleave: () => this.mark(at, false),
-    }, shape("circle", { r: 6, fill: css(scale.colour(0.3 + (0.7 * layers[at]) / deepest)) }), shape("text", { x: 9, y: 4 }, this.name(at).split(" ").at(-1))));
+    }, shape("path", { d: outline(at), fill: css(scale.colour(0.25 + (0.75 * layers[at]) / deepest)) }),
+    shape("text", { x: 9, y: 4 }, this.name(at).split(" ").at(-1))));
     this.map.replaceChildren(
       element("figcaption", {}, element("strong", {}, "Heads alike"), " stand near each other; deeper layers are stronger in colour."),
-      shape("svg", { viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img", "aria-label": "map of similar heads; the table has the same heads" }, ...dots));
+      element("p", { class: "outlines" }, ...(kinds.length > 1 ? kinds.map((kind, at) => element("span", {},
+        shape("svg", { viewBox: "-8 -8 16 16", "aria-hidden": "true" }, shape("path", { d: OUTLINES[at % OUTLINES.length] })), kind)) : [])),
+      shape("svg", { viewBox: `0 0 ${SIZE} ${SIZE}`, class: points.length > FEW ? "crowded" : "", role: "img", "aria-label": "map of similar heads; the table has the same heads" }, ...dots));
     this.map.dataset.points = JSON.stringify(points);
   }
 

@@ -1,11 +1,11 @@
 /** How tokens and numbers are written: whatever a token holds, it is seen as text, and seen whole or visibly cut. */
 
-/** Characters that would otherwise be invisible or turn the text around them. @type {Map<number, string>} */
+/** Characters that would otherwise be invisible, turn the text around them, or (the first of a word, in many vocabularies) stand out too much. @type {Map<number, string>} */
 const NAMED = new Map([
   [0x00ad, "‹SHY›"], [0x061c, "‹ALM›"], [0x200b, "‹ZWSP›"], [0x200e, "‹LRM›"], [0x200f, "‹RLM›"],
   [0x2028, "‹LS›"], [0x2029, "‹PS›"], [0x202a, "‹LRE›"], [0x202b, "‹RLE›"], [0x202c, "‹PDF›"], [0x202d, "‹LRO›"],
   [0x202e, "‹RLO›"], [0x2066, "‹LRI›"], [0x2067, "‹RLI›"], [0x2068, "‹FSI›"], [0x2069, "‹PDI›"], [0xfeff, "‹BOM›"],
-  [0x09, "⇥"], [0x0a, "⏎"], [0x0d, "␍"], [0x7f, "␡"],
+  [0x2581, "_"], [0x09, "⇥"], [0x0a, "⏎"], [0x0d, "␍"], [0x7f, "␡"],
 ]);
 
 /**

@@ -1,8 +1,8 @@
 /** Which part of a grid of cells is seen, and how large. Lengths are in CSS pixels, from the corner of the area that shows cells. */
 
-const LARGEST_FITTED = 64;
-const LARGEST = 72;
-const MOST_OBLONG = 8;
+const LARGEST_FITTED = 80;
+const LARGEST = 80;
+const OBLONG = { alike: 1.4, unlike: 8 }; // how oblong cells may be: where both sides are about as long, and where not
 
 export class Viewport {
   constructor() {
@@ -46,7 +46,8 @@ export class Viewport {
   fitted() {
     const width = Math.min(this.width / Math.max(this.columns, 1), LARGEST_FITTED);
     const height = Math.min(this.height / Math.max(this.rows, 1), LARGEST_FITTED);
-    return { width: Math.min(width, height * MOST_OBLONG), height: Math.min(height, width * MOST_OBLONG) };
+    const most = Math.max(this.rows, this.columns) <= 3 * Math.min(this.rows, this.columns) ? OBLONG.alike : OBLONG.unlike;
+    return { width: Math.min(width, height * most), height: Math.min(height, width * most) };
   }
 
   get cellWidth() {

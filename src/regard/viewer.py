@@ -1,0 +1,100 @@
+"""`regard look`: models and a text in; the terminal, a file, or a live page out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from regard.api import Model, load
+from regard.data.files import read_lines
+from regard.errors import RegardError
+from regard.look import live, page
+from regard.look.record import Record
+from regard.look.show import main_map
+from regard.look.terminal import heat_map
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    out: Path | None,
+    options: Mapping[str, Any],
+    pharaoh: bool,
+    statistics: Path | None,
+    port: int,
+) -> None:
+    """Arguments are model directories, then at most one text; without a text the page is served until Ctrl-C."""
+    names, texts = _sorted(arguments)
+    models = [load(name) for name in names]
+    lookers = [partial(_look, model, options, _habits(model, statistics)) for model in models]
+    if not texts:
+        serve(lookers, port=port)
+        return
+    if pharaoh:
+        for model in models:
+            pairs = model.word_alignment(texts[0], model.said(texts[0], options.get("reference")))
+            print(" ".join(f"{source}-{target}" for source, target in pairs))
+        return
+    records = [looker(texts[0]) for looker in lookers]
+    if out is None:
+        for record in records:
+            draw(record, Console())
+    elif out.suffix == ".html":
+        out.write_text(page.render([record.to_json() for record in records]), encoding="utf-8")
+    elif len(records) > 1:
+        raise RegardError(f"{out}: two models side by side are a page; write them to a name that ends in .html")
+    else:
+        records[0].save(out)
+
+
+def draw(record: Record, console: Console) -> None:
+    """The answer, and its main map averaged over heads, source items down and answer items across."""
+    chosen = main_map(record)
+    console.print(
+        f"{record.model.get('name', '')}  {chosen.name}, mean of {len(chosen.heads)} heads\n",
+        highlight=False,
+        markup=False,
+    )
+    rows, columns = record.sides[chosen.query].items, record.sides[chosen.key].items
+    console.print(
+        heat_map(chosen.weights.mean(0), rows, columns, colour=console.color_system is not None), soft_wrap=True
+    )
+    if record.answer is not None:
+        console.print(f"\n{record.answer.text}", highlight=False, markup=False)
+
+
+def serve(lookers: Sequence[live.Looker], *, port: int) -> None:
+    """The live page on this machine, until Ctrl-C."""
+    try:
+        server = live.server(lookers, port=port)
+    except OSError as error:
+        raise RegardError(
+            f"port {port} cannot be used ({error.strerror}); choose another with --port, or leave it out"
+        ) from None
+    print(f"the page is at http://127.0.0.1:{server.server_port} until Ctrl-C", flush=True)
+    with server:
+        server.serve_forever()
+
+
+def _look(model: Model, options: Mapping[str, Any], habits: Mapping[str, Any] | None, text: str) -> Record:
+    return replace(model.look(text, **options), statistics=habits)
+
+
+def _habits(model: Model, lines: Path | None) -> dict[str, Any] | None:
+    return None if lines is None else model.habits(line for _, line in read_lines(str(lines)) if line.strip())
+
+
+def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Model directories come first; what follows is the text."""
+    models = [name for name in arguments if (Path(name) / "recipe.toml").is_file()]
+    texts = [name for name in arguments if name not in models]
+    if not models:
+        raise RegardError(f"{arguments[0]} is not a model directory; train one with: regard train")
+    if list(arguments[: len(models)]) != models or len(texts) > 1:
+        raise RegardError("expected model directories, then one text in quotes")
+    return models, texts
