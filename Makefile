@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test lint browser bench clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F '\t' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -22,13 +22,19 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup  ## train spelling → pronunciation in a few minutes, score it, look at it
 	$(BIN)/regard demo
 
-test: setup lint  ## everything that must hold before a change is merged
+test: setup lint browser  ## everything that must hold before a change is merged
 	$(BIN)/python -m pytest
 
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+browser:  ## Chromium for the tests of the page, where it can be installed; they say so and are skipped without it
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	{ test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
+	echo "no Chromium here: the tests of the page in a browser will be skipped"
 
 bench: setup  ## side-by-side measurements; `make bench WORK=window` for one
 	$(BIN)/python -m bench $(WORK)

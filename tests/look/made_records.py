@@ -148,14 +148,23 @@ def statistics(maps: list[Record], generator: np.random.Generator) -> Record:
     measures = ["previous", "same", "next", "first", "last", "punctuation", "special"]
     heads = [
         {"map": each["name"], "head": head, "entropy": round(float(3 * generator.random()), 4)}
-        | {name: round(float(value), 4) for name, value in zip(measures, generator.dirichlet([0.5] * 7), strict=True)}
+        | {
+            name: round(float(value), 4)
+            for name, value in zip(measures, generator.dirichlet([0.5] * 7), strict=True)
+            if each["query"] == each["key"] or name not in measures[:3]
+        }
         | {"distance": round(float(8 * generator.random()), 4)}
         for each in maps
         for head in each["heads"]
     ]
     points = generator.normal(size=(len(heads), 2))
-    distances = np.linalg.norm(points[:, None] - points[None], axis=-1)
-    return {"sentences": 100, "heads": heads, "similarity": distances.round(6).tolist()}
+    distances = np.linalg.norm(points[:, None] - points[None], axis=-1).round(6).tolist()
+    sides = [(each["query"], each["key"]) for each in maps for _ in each["heads"]]
+    similarity = [
+        [distance if one == other else None for distance, other in zip(row, sides, strict=True)]
+        for row, one in zip(distances, sides, strict=True)
+    ]
+    return {"sentences": 100, "heads": heads, "similarity": similarity}
 
 
 def transformer(layers: int = 4, heads: int = 8, encoding: str = "f32") -> Record:
@@ -188,7 +197,7 @@ def transformer(layers: int = 4, heads: int = 8, encoding: str = "f32") -> Recor
         title="a man sleeps on the old green bench → ein mann schläft auf der alten grünen bank.",
         answer=answer(generator, TARGET),
         contributions={"map": maps[-1]["name"], "head": 1, "query": query, "width": width, **vectors},
-        saliency={"source": {"query": "target", "key": "source", "shape": [target, source], **encode(saliency)}},
+        saliency={"source": attention_map("saliency", saliency[None], sums="any")},
         beam=beam(TARGET),
         statistics=statistics(maps, generator),
     )
@@ -220,9 +229,7 @@ def hostile() -> Record:
     made = record(sides, maps, title=HOSTILE[0] + HOSTILE[2] + HOSTILE[4])
     made["model"] = {"name": HOSTILE[1], "kind": HOSTILE[0], "task": HOSTILE[2]}
     made["answer"] = {"text": "".join(HOSTILE), "logprobs": [-0.5] * count, "alternatives": alternatives}
-    made["saliency"] = {
-        HOSTILE[0]: {"query": "target", "key": "source", "shape": [count, count], **encode(np.eye(count))}
-    }
+    made["saliency"] = {HOSTILE[0]: attention_map(HOSTILE[0], np.eye(count)[None])}
     made["beam"] = beam(HOSTILE)
     made["statistics"] = statistics(maps, generator)
     vectors = {"query_vector": [1.0, 2.0], "key_vectors": [[0.5, 0.25]] * count}

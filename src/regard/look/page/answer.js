@@ -8,7 +8,7 @@ import { percent, probability, visible } from "./tokens.js";
  * @param {(at: number) => void} choose
  */
 export function answerCard(record, choose) {
-  const { model = {}, title = "", answer, sides } = record.raw;
+  const { model = {}, answer, sides } = record.raw;
   const target = sides?.target?.items ?? [];
   const source = sides?.source?.text ?? "";
   const about = [model.name, model.kind, model.task]
@@ -23,7 +23,7 @@ export function answerCard(record, choose) {
   );
   if (source) card.append(element("p", { class: "source", dir: "auto" }, visible(source, 2000)));
   if (count === 0) {
-    const text = answer?.text ?? (source ? "" : title);
+    const text = answer?.text ?? "";
     if (text) card.append(element("p", { class: "source", dir: "auto" }, visible(text, 2000)));
     return card;
   }

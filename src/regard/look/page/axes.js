@@ -31,8 +31,8 @@ export class Axes {
   }
 
   /**
-   * Leaves room for the names: at the left, on top, and to the right, where slanted names lean out. They stand upright where the
-   * cells are wide enough for that.
+   * Leaves room for the names: at the left, on top, and to the right, where slanted names lean out. They stand
+   * upright where the cells are wide enough for that.
    *
    * @param {Viewport} viewport
    * @param {number} width of the whole
@@ -94,6 +94,9 @@ export class Axes {
       const middle = left + (column + 0.5) * viewport.cellWidth - viewport.x;
       if (middle >= left && middle <= left + viewport.width) {
         context.save();
+        context.beginPath();
+        context.rect(0, 0, left + viewport.width + this.right, top - 1);
+        context.clip();
         context.fillStyle = paper;
         context.translate(middle, top);
         if (!upright) context.rotate(-SLANT);

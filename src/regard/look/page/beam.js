@@ -11,8 +11,7 @@ const MARGIN = 28;
 export const beam = {
   name: "beam",
   label: "Beam",
-  about:
-    "What the search weighed at each step, with each token's probability: the answer in colour, finished hypotheses framed, dropped ones faint.",
+  about: "What the search weighed, step by step: the answer in colour, what finished framed, what was dropped faint.",
   head: "none",
   layerless: true,
   groups: () => [],
@@ -20,7 +19,10 @@ export const beam = {
   create: (host, record, page) => new Beam(host, record, page),
 };
 
-/** @typedef {import("./record.js").BeamNode & {index: number, from: Node | null, children: Node[], x: number, y: number}} Node */
+/**
+ * @typedef {import("./record.js").BeamNode} BeamNode
+ * @typedef {BeamNode & {index: number, from: Node | null, children: Node[], x: number, y: number}} Node
+ */
 
 class Beam {
   /**
@@ -145,8 +147,8 @@ class Beam {
 }
 
 /**
- * Gives every node its place: a column for each step; a parent stands level with its best child, so that the answer is one line.
- * Whatever the answer grew from is part of the answer.
+ * Gives every node its place: a column for each step; a parent stands level with its best child, so that the answer
+ * is one line. Whatever the answer grew from is part of the answer.
  *
  * @param {import("./record.js").BeamNode[]} raw
  * @param {boolean} dropped whether to keep those that were dropped

@@ -1,5 +1,6 @@
 /**
- * The two columns of names that lines run between, and one of them isolated: its own lines, and what share each head has.
+ * The two columns of names that lines run between, and one of them isolated: its own lines, and what share each head
+ * has.
  *
  * @typedef {{column: "query" | "key", index: number}} Token
  * @typedef {import("./strands.js").Space} Space

@@ -13,8 +13,7 @@ import { visible, written } from "./tokens.js";
 export const contributions = {
   name: "query",
   label: "One query",
-  about:
-    "Why this query scored the keys as it did: each cell is one feature of the query times the same feature of a key; a row sums to the score.",
+  about: "Each cell is one feature of the query times the same feature of a key; each row sums to the key's score.",
   head: "none",
   layerless: true,
   groups: () => [],
@@ -63,10 +62,9 @@ class Contributions {
       choose: ({ row, column }) => {
         this.heatMap.select(row, column);
         this.describe();
-        if (row >= 0 && column >= 0)
-          page.announce(
-            `${visible(this.keys[row])}, feature ${this.features[column]}: ${written(this.shown.at(row, column))}, score ${written(this.scores[row])}`,
-          );
+        if (row < 0 || column < 0) return;
+        const [product, score] = [this.shown.at(row, column), this.scores[row]].map(written);
+        page.announce(`${visible(this.keys[row])}, feature ${this.features[column]}: ${product}, score ${score}`);
       },
     });
     this.features = query.map((_, at) => at);

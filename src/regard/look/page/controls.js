@@ -84,15 +84,13 @@ export class Controls {
       "div",
       { class: "choices", role: "group", "aria-label": "layer" },
       element("span", { class: "what" }, "Layer"),
-      ...group
-        .layers()
-        .map((name, at) =>
-          choice(name, false, () => this.store.set({ layer: at }), {
-            "data-kind": "layer",
-            "data-value": at,
-            "aria-label": `layer ${name}`,
-          }),
-        ),
+      ...group.layers().map((name, at) =>
+        choice(name, false, () => this.store.set({ layer: at }), {
+          "data-kind": "layer",
+          "data-value": at,
+          "aria-label": `layer ${name}`,
+        }),
+      ),
     );
   }
 

@@ -2,7 +2,8 @@
  * Making elements. Text only ever enters the page as text nodes and attribute values, never as markup.
  *
  * @typedef {Node | string | number | null | undefined | false} Child
- * @typedef {{[name: string]: string | number | boolean | null | undefined | EventListener | ((event: any) => void)}} Properties
+ * @typedef {string | number | boolean | null | undefined | ((event: any) => void)} Property
+ * @typedef {{[name: string]: Property}} Properties
  */
 
 const SVG = "http://www.w3.org/2000/svg";

@@ -18,7 +18,8 @@ import { spoken } from "./table.js";
 import { visible, written } from "./tokens.js";
 
 const HINT =
-  "Point at a cell to read it, click to keep it. Arrow keys move from cell to cell; Ctrl and the wheel, a pinch, or + and − zoom; drag or scroll to move.";
+  "Point at a cell to read it, click to keep it. Arrow keys move from cell to cell. " +
+  "Ctrl and the wheel, a pinch, or + and − zoom; drag or scroll to move.";
 
 export class Explorer {
   /**

@@ -170,8 +170,7 @@ class Graph {
             : isolated === to
               ? matrix.at(to, from)
               : 0;
-      if (!(weight > 0)) continue;
-      context.globalAlpha = 0.15 + (0.75 * weight) / most;
+      context.globalAlpha = weight > 0 ? 0.25 + (0.7 * weight) / most : 0.12;
       context.lineWidth = 0.5 + (7 * weight) / most;
       context.beginPath();
       context.moveTo(...this.at(from));

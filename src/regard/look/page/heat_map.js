@@ -4,7 +4,9 @@
  * The cells are painted once, a pixel each, into an image that is then stretched; pointing draws only over it.
  *
  * @typedef {{row: number, column: number}} Cell either may be -1: a whole row or a whole column
- * @typedef {{matrix: import("./matrix.js").Matrix, rows: string[], columns: string[], scale?: import("./palette.js").Scale, byRow?: boolean}} Content
+ * @typedef {import("./matrix.js").Matrix} Matrix
+ * @typedef {import("./palette.js").Scale} Scale
+ * @typedef {{matrix: Matrix, rows: string[], columns: string[], scale?: Scale, byRow?: boolean}} Content
  */
 
 import { Axes } from "./axes.js";

@@ -23,7 +23,7 @@ export const lines = {
   name: "heads",
   label: "Heads",
   about:
-    "From each item on the left to what it looks at on the right, a colour for each head. Point at an item to see its lines alone.",
+    "From each item, at the left, to what it looks at, a colour for each head. Point at one to see its lines alone.",
   head: "many",
   groups: (record) => record.groups,
   available: (record) => record.groups.length > 0,

@@ -1,6 +1,6 @@
 /**
- * Weights as they travel: base64 of little-endian numbers in row-major order, as 32-bit floats or as bytes with a scale for
- * each row, compressed or not.
+ * Weights as they travel: base64 of little-endian numbers in row-major order, as 32-bit floats or as bytes with a
+ * scale for each row, compressed or not.
  *
  * @typedef {{encoding: string, weights: string, scales?: string}} Stored
  */

@@ -1,6 +1,7 @@
 /**
- * Colours. Ramps are drawn through a few stops in OKLab, a space in which equal steps look equal; lightness only ever rises or
- * only ever falls along them, and hues keep to the blue–yellow axis, so they read the same without red or green, or in grey.
+ * Colours. Ramps are drawn through a few stops in OKLab, a space in which equal steps look equal; lightness only ever
+ * rises or only ever falls along them, and hues keep to the blue–yellow axis, so they read the same without red or
+ * green, or in grey.
  *
  * @typedef {[lightness: number, chroma: number, hue: number]} Stop
  * @typedef {[red: number, green: number, blue: number]} Colour
@@ -28,7 +29,7 @@ const SEQUENTIAL = {
   ],
 };
 
-/** From the most negative (orange) through nothing to the most positive (blue). @type {{light: Stop[], dark: Stop[]}} */
+/** From the most negative (orange) to the most positive (blue). @type {{light: Stop[], dark: Stop[]}} */
 const DIVERGING = {
   light: [
     [0.43, 0.125, 45],
@@ -51,8 +52,8 @@ const DIVERGING = {
 };
 
 /**
- * Heads. Found by searching for eight colours of which any two stay at least 0.11 apart (in OKLab, where black and white are 1
- * apart) for eyes that lack red, green or blue cones, too. Heads are numbered wherever they are coloured.
+ * Heads. Found by searching for eight colours of which any two stay at least 0.11 apart (in OKLab, where black and
+ * white are 1 apart) for eyes that lack red, green or blue cones, too. Heads are numbered wherever they are coloured.
  *
  * @type {{light: Stop[], dark: Stop[]}}
  */

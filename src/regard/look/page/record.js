@@ -1,19 +1,22 @@
 /**
  * A record: what was looked at. Written down in docs/record.md.
  *
- * @typedef {{kind: string, items: string[], text?: string, rows?: number, columns?: number, picture?: string, edges?: [number, number][]}} Side
+ * @typedef {{kind: string, items: string[], text?: string, rows?: number, columns?: number, picture?: string,
+ *   edges?: [number, number][]}} Side
  * @typedef {import("./numbers.js").Stored} Stored
  * @typedef {Stored & {name: string, kind: string, query: string, key: string, layer: number | null, heads: number[],
  *   shape: [number, number, number], sums: string, inputs?: string[]}} RawMap
- * @typedef {Stored & {query: string, key: string, shape: [number, number]}} RawSaliency
  * @typedef {{text?: string, logprobs?: (number | null)[], alternatives?: [string, number | null][][]}} Answer
- * @typedef {{map: string, head: number, query: number, width: number, query_vector: number[], key_vectors: number[][]}} Contributions
- * @typedef {{parent: number, token: string, logprob: number | null, sum: number | null, step: number, state: string}} BeamNode
+ * @typedef {{map: string, head: number, query: number, width: number, query_vector: number[],
+ *   key_vectors: number[][]}} Contributions
+ * @typedef {{parent: number, token: string, logprob: number | null, sum: number | null, step: number,
+ *   state: string}} BeamNode
  * @typedef {{[name: string]: number | string | null}} HeadStatistics
  * @typedef {{sentences: number, heads: HeadStatistics[], similarity?: number[][] | null}} Statistics
  * @typedef {{format: string, version: number, title?: string, model?: {name?: string, kind?: string, task?: string},
  *   sides: {[name: string]: Side}, maps: RawMap[], answer?: Answer | null, contributions?: Contributions | null,
- *   saliency?: {[name: string]: RawSaliency} | null, beam?: {nodes: BeamNode[]} | null, statistics?: Statistics | null}} Raw
+ *   saliency?: {[name: string]: RawMap} | null, beam?: {nodes: BeamNode[]} | null,
+ *   statistics?: Statistics | null}} Raw
  */
 
 import { Matrix } from "./matrix.js";
@@ -38,7 +41,9 @@ export class AttentionMap {
     this.notes = [
       raw.sums === "any" ? "The rows of this map need not sum to one; they are shown as they were used." : "",
       raw.encoding.startsWith("u8") ? "Stored as bytes: each weight is right to 1/510 of the largest in its row." : "",
-    ].filter(Boolean).join(" ");
+    ]
+      .filter(Boolean)
+      .join(" ");
     /** @type {Promise<import("./numbers.js").Rows> | null} */
     this.decoded = null;
   }

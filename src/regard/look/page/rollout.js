@@ -1,6 +1,6 @@
 /**
- * Attention rollout (Abnar & Zuidema 2020): how much of each item of the first layer reaches each item of a later one, if half
- * of what a layer hands on comes through attention and half goes straight past it.
+ * Attention rollout (Abnar & Zuidema 2020): how much of each item of the first layer reaches each item of a later
+ * one, if half of what a layer hands on comes through attention and half goes straight past it.
  *
  *     R_0 = I,   R_l = A_l R_{l−1},   A_l = rows of (½ mean over heads + ½ I), made to sum to one
  */
@@ -14,7 +14,8 @@ import { Matrix } from "./matrix.js";
 export const rollout = {
   name: "rollout",
   label: "Rollout",
-  about: "Attention followed through all layers up to the chosen one, half of it passing each layer by (Abnar & Zuidema 2020).",
+  about:
+    "Attention followed through the layers up to the chosen one, half of it passing each by (Abnar & Zuidema 2020).",
   head: "none",
   groups: stacks,
   available: (record) => stacks(record).length > 0,
@@ -23,8 +24,12 @@ export const rollout = {
 
 /** @param {import("./record.js").Record} record */
 function stacks(record) {
-  return record.groups.filter(({ kind, query, key, maps }) => kind === "self" && query === key
-    && maps.every((map) => map.queries === map.keys && map.queries === maps[0].queries));
+  return record.groups.filter(
+    ({ kind, query, key, maps }) =>
+      kind === "self" &&
+      query === key &&
+      maps.every((map) => map.queries === map.keys && map.queries === maps[0].queries),
+  );
 }
 
 /**
@@ -36,7 +41,11 @@ function stacks(record) {
  */
 export function rolled(attention, before) {
   const { rows } = attention;
-  const mixed = new Matrix(attention.values.map((value) => value / 2), rows, rows);
+  const mixed = new Matrix(
+    attention.values.map((value) => value / 2),
+    rows,
+    rows,
+  );
   for (let row = 0; row < rows; row++) {
     const own = mixed.row(row);
     own[row] += 0.5;
@@ -76,9 +85,14 @@ class Rollout {
       if (map.name !== this.asked) return;
       const layers = group.layers();
       this.explored = {
-        matrix, rows: map.rows, columns: map.columns, caption: `rollout of ${group.label} through layers ${layers[0]} to ${layers[layer]}`,
+        matrix,
+        rows: map.rows,
+        columns: map.columns,
+        caption: `rollout of ${group.label} through layers ${layers[0]} to ${layers[layer]}`,
         standing: (row) => map.standing(row),
-        note: group.maps.every(({ raw }, at) => raw.layer === null || raw.layer === at) ? "" : "Not every layer is in this record: the rollout is of those that are.",
+        note: group.maps.every(({ raw }, at) => raw.layer === null || raw.layer === at)
+          ? ""
+          : "Not every layer is in this record: the rollout is of those that are.",
       };
     }
     if (this.explored) this.explorer.show(this.explored, state);

@@ -4,18 +4,22 @@ import { caption, chosen } from "./chosen.js";
 import { legend } from "./cells.js";
 import { element } from "./elements.js";
 import { HeatMap } from "./heat_map.js";
-import { decode } from "./numbers.js";
 import { Scale } from "./palette.js";
 import { reading } from "./ranking.js";
-import { names } from "./record.js";
+import { AttentionMap } from "./record.js";
 import { spoken } from "./table.js";
 import { visible, written } from "./tokens.js";
+
+/**
+ * @typedef {import("./matrix.js").Matrix} Matrix
+ * @typedef {{matrix: Matrix, caption: string, heatMap: HeatMap, foot: HTMLElement, table: HTMLElement}} Twin
+ */
 
 /** @type {import("./views.js").View} */
 export const saliency = {
   name: "saliency",
   label: "Saliency",
-  about: "Left: where the model looked. Right: what moved its answer (gradient × input): blue towards it, orange away from it.",
+  about: "Left: where the model looked. Right: what moved its answer (gradient × input), blue towards it, orange away.",
   head: "one",
   groups: (record) => record.groups.filter((group) => opinion(record, group)),
   available: (record) => Object.keys(record.raw.saliency ?? {}).length > 0,
@@ -42,7 +46,7 @@ class Saliency {
     this.record = record;
     this.page = page;
     this.asked = "";
-    /** @type {{matrix: import("./matrix.js").Matrix, caption: string, heatMap: HeatMap, foot: HTMLElement, table: HTMLElement}[]} */
+    /** @type {Twin[]} */
     this.twins = [];
     this.host = element("div", { class: "twins" });
     host.append(this.host);
@@ -56,15 +60,17 @@ class Saliency {
     const asked = `${what?.map.name} ${what?.head}`;
     if (asked !== this.asked) {
       this.asked = asked;
-      const [rows, columns] = raw.shape;
-      const second = (await decode(raw, rows, columns)).matrix(0, rows);
-      const first = what && await what.map.matrix(what.head);
+      const gradients = new AttentionMap(raw, this.record.sides);
+      const second = await gradients.matrix("mean");
+      const first = what && (await what.map.matrix(what.head));
       if (asked !== this.asked) return;
       this.destroy();
-      this.axes = { rows: names(this.record.sides[raw.query]?.items, rows), columns: names(this.record.sides[raw.key]?.items, columns) };
+      this.axes = { rows: gradients.rows, columns: gradients.columns };
       const { smallest, largest } = second.extent();
-      this.twins = [...(first ? [this.twin("Attention", caption(/** @type {any} */ (what)), first)] : []),
-        this.twin("Saliency", `what moved ${raw.query}`, second, new Scale(smallest, largest, true))];
+      this.twins = [
+        ...(first ? [this.twin("Attention", caption(/** @type {any} */ (what)), first)] : []),
+        this.twin("Saliency", `what moved ${visible(raw.query)}`, second, new Scale(smallest, largest, true)),
+      ];
     }
     for (const { matrix, caption, heatMap, table } of this.twins) {
       heatMap.select(Math.min(state.query, matrix.rows - 1), Math.min(state.key, matrix.columns - 1));
@@ -83,8 +89,16 @@ class Saliency {
     const picture = element("div", { class: "picture" });
     const foot = element("div", { class: "foot" });
     const table = element("div", { class: "hidden" });
-    this.host.append(element("figure", { "data-twin": title.toLowerCase() },
-      element("figcaption", {}, element("strong", {}, title), ` ${caption}`), picture, foot, table));
+    this.host.append(
+      element(
+        "figure",
+        { "data-twin": title.toLowerCase() },
+        element("figcaption", {}, element("strong", {}, title), ` ${caption}`),
+        picture,
+        foot,
+        table,
+      ),
+    );
     const heatMap = new HeatMap(picture, {
       label: `${title}; arrow keys move from cell to cell`,
       point: (cell) => this.describe(cell),
@@ -120,7 +134,8 @@ class Saliency {
       const { row, column } = cell ?? heatMap.selected;
       const { rows, columns } = /** @type {{rows: string[], columns: string[]}} */ (this.axes);
       foot.replaceChildren(
-        ...(row >= 0 && column >= 0 ? [reading(rows[row], columns[column], matrix.at(row, column))] : []));
+        ...(row >= 0 && column >= 0 ? [reading(rows[row], columns[column], matrix.at(row, column))] : []),
+      );
     }
   }
 

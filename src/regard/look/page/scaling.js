@@ -1,7 +1,8 @@
 /**
- * Classical multidimensional scaling (Torgerson 1952): points in the plane whose distances are as near as can be to those given.
+ * Classical multidimensional scaling (Torgerson 1952): points in the plane whose distances are as near as can be to
+ * those given.
  *
- *     B = −½ J D² J,   J = I − 1/n,   points = the two leading eigenvectors of B, each times the root of its eigenvalue
+ *     B = −½ J D² J,   J = I − 1/n,   points = two leading eigenvectors of B, times the roots of their eigenvalues
  */
 
 const ROUNDS = 400;
@@ -34,13 +35,17 @@ function centre(matrix) {
 }
 
 /**
- * The eigenvector whose eigenvalue is largest in size, among those at right angles to `others`: by repeated multiplication.
+ * The eigenvector whose eigenvalue is largest in size, among those at right angles to `others`: by repeated
+ * multiplication.
  *
  * @param {number[][]} matrix symmetric
  * @param {number[][]} others
  */
 function leading(matrix, others) {
-  let vector = unit(matrix.map((_, at) => Math.sin(1 + 12.9898 * at)), others);
+  let vector = unit(
+    matrix.map((_, at) => Math.sin(1 + 12.9898 * at)),
+    others,
+  );
   let value = 0;
   for (let round = 0; round < ROUNDS; round++) {
     const image = matrix.map((row) => dot(row, vector));

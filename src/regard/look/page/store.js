@@ -1,6 +1,6 @@
 /**
- * The one place that knows what is being looked at. Everything else is drawn from it, and the address of the page holds it,
- * so that an address shared is a view shared.
+ * The one place that knows what is being looked at. Everything else is drawn from it, and the address of the page
+ * holds it, so that an address shared is a view shared.
  *
  * @typedef {object} State
  * @property {string} view
@@ -15,7 +15,17 @@
  */
 
 /** @type {State} */
-const INITIAL = { view: "", map: "", layer: -1, head: "mean", heads: "all", query: -1, key: -1, scale: "map", theme: "" };
+const INITIAL = {
+  view: "",
+  map: "",
+  layer: -1,
+  head: "mean",
+  heads: "all",
+  query: -1,
+  key: -1,
+  scale: "map",
+  theme: "",
+};
 
 export class Store {
   /** @param {string} hash the part of an address from # on */
@@ -42,7 +52,9 @@ export class Store {
 
   /** The state as part of an address: whatever is not as it begins. */
   hash() {
-    const changed = Object.entries(this.state).filter(([name, value]) => value !== INITIAL[/** @type {keyof State} */ (name)]);
+    const changed = Object.entries(this.state).filter(
+      ([name, value]) => value !== INITIAL[/** @type {keyof State} */ (name)],
+    );
     return `#${new URLSearchParams(changed.map(([name, value]) => [name, String(value)]))}`;
   }
 

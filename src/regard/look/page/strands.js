@@ -7,7 +7,8 @@ const FAINTEST = 0.02;
 
 /**
  * @typedef {{from: number, to: number}} Strand
- * @typedef {{top: number, bottom: number, left: number, right: number, row: number, y: (place: number) => number}} Space
+ * @typedef {{top: number, bottom: number, left: number, right: number, row: number,
+ *   y: (place: number) => number}} Space
  */
 
 /**

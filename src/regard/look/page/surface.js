@@ -1,6 +1,6 @@
 /**
- * Two canvases, one above the other: the picture, drawn when it changes, and what lies over it, drawn whenever the pointer
- * moves. Sized to their host in device pixels; coordinates are in CSS pixels.
+ * Two canvases, one above the other: the picture, drawn when it changes, and what lies over it, drawn whenever the
+ * pointer moves. Sized to their host in device pixels; coordinates are in CSS pixels.
  */
 
 import { element } from "./elements.js";

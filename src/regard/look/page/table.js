@@ -14,7 +14,9 @@ const LONGEST_ROW = 20;
  * @param {{rows: string[], columns: string[], caption: string, row: number}} about
  */
 export function spoken(matrix, { rows, columns, caption, row }) {
-  return matrix.values.length <= MOST_CELLS ? whole(matrix, rows, columns, caption) : one(matrix, rows, columns, caption, Math.max(row, 0));
+  return matrix.values.length <= MOST_CELLS
+    ? whole(matrix, rows, columns, caption)
+    : one(matrix, rows, columns, caption, Math.max(row, 0));
 }
 
 /**
@@ -24,11 +26,20 @@ export function spoken(matrix, { rows, columns, caption, row }) {
  * @param {string} caption
  */
 function whole(matrix, rows, columns, caption) {
-  return element("table", { class: "spoken" },
+  return element(
+    "table",
+    { class: "spoken" },
     element("caption", {}, caption),
     element("tr", {}, element("td"), ...columns.map((name) => element("th", { scope: "col" }, visible(name)))),
-    ...rows.map((name, at) => element("tr", {}, element("th", { scope: "row" }, visible(name)),
-      ...Array.from(matrix.row(at), (value) => element("td", {}, written(value))))));
+    ...rows.map((name, at) =>
+      element(
+        "tr",
+        {},
+        element("th", { scope: "row" }, visible(name)),
+        ...Array.from(matrix.row(at), (value) => element("td", {}, written(value))),
+      ),
+    ),
+  );
 }
 
 /**
@@ -39,8 +50,12 @@ function whole(matrix, rows, columns, caption) {
  * @param {number} row
  */
 function one(matrix, rows, columns, caption, row) {
-  return element("table", { class: "spoken" },
+  return element(
+    "table",
+    { class: "spoken" },
     element("caption", {}, `${caption}: the largest weights of item ${row}, ${visible(rows[row])}`),
-    ...largest(matrix.row(row), columns, LONGEST_ROW).map(({ name, value }) => element("tr", {},
-      element("th", { scope: "row" }, visible(name)), element("td", {}, written(value)))));
+    ...largest(matrix.row(row), columns, LONGEST_ROW).map(({ name, value }) =>
+      element("tr", {}, element("th", { scope: "row" }, visible(name)), element("td", {}, written(value))),
+    ),
+  );
 }

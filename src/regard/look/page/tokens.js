@@ -1,11 +1,33 @@
 /** How tokens and numbers are written: whatever a token holds, it is seen as text, and seen whole or visibly cut. */
 
-/** Characters that would otherwise be invisible, turn the text around them, or (the first of a word, in many vocabularies) stand out too much. @type {Map<number, string>} */
+/**
+ * Characters that would be invisible, or turn the text around them; and the sign of a word's beginning, a block.
+ *
+ * @type {Map<number, string>}
+ */
 const NAMED = new Map([
-  [0x00ad, "‹SHY›"], [0x061c, "‹ALM›"], [0x200b, "‹ZWSP›"], [0x200e, "‹LRM›"], [0x200f, "‹RLM›"],
-  [0x2028, "‹LS›"], [0x2029, "‹PS›"], [0x202a, "‹LRE›"], [0x202b, "‹RLE›"], [0x202c, "‹PDF›"], [0x202d, "‹LRO›"],
-  [0x202e, "‹RLO›"], [0x2066, "‹LRI›"], [0x2067, "‹RLI›"], [0x2068, "‹FSI›"], [0x2069, "‹PDI›"], [0xfeff, "‹BOM›"],
-  [0x2581, "_"], [0x09, "⇥"], [0x0a, "⏎"], [0x0d, "␍"], [0x7f, "␡"],
+  [0x00ad, "‹SHY›"],
+  [0x061c, "‹ALM›"],
+  [0x200b, "‹ZWSP›"],
+  [0x200e, "‹LRM›"],
+  [0x200f, "‹RLM›"],
+  [0x2028, "‹LS›"],
+  [0x2029, "‹PS›"],
+  [0x202a, "‹LRE›"],
+  [0x202b, "‹RLE›"],
+  [0x202c, "‹PDF›"],
+  [0x202d, "‹LRO›"],
+  [0x202e, "‹RLO›"],
+  [0x2066, "‹LRI›"],
+  [0x2067, "‹RLI›"],
+  [0x2068, "‹FSI›"],
+  [0x2069, "‹PDI›"],
+  [0xfeff, "‹BOM›"],
+  [0x2581, "_"],
+  [0x09, "⇥"],
+  [0x0a, "⏎"],
+  [0x0d, "␍"],
+  [0x7f, "␡"],
 ]);
 
 /**
@@ -19,7 +41,9 @@ export function visible(token, limit = 24) {
   if (text === "") return "‹empty›";
   const characters = Array.from(text.slice(0, 2 * limit + 2));
   const shown = characters.slice(0, limit).map(visibleCharacter).join("");
-  return characters.length > limit || text.length > 2 * limit + 2 ? `${shown}…` : shown.replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length));
+  return characters.length > limit || text.length > 2 * limit + 2
+    ? `${shown}…`
+    : shown.replace(/^ +| +$/g, (spaces) => "␣".repeat(spaces.length));
 }
 
 /** @param {string} character */
@@ -40,7 +64,9 @@ function visibleCharacter(character) {
 export function written(value) {
   if (Number.isNaN(value)) return "not a number";
   if (value === 0) return "0";
-  return Math.abs(value) >= 0.001 && Math.abs(value) < 1000 ? value.toFixed(4).replace("-", "−") : value.toExponential(2).replace(/-/g, "−");
+  return Math.abs(value) >= 0.001 && Math.abs(value) < 1000
+    ? value.toFixed(4).replace("-", "−")
+    : value.toExponential(2).replace(/-/g, "−");
 }
 
 /**

@@ -1,4 +1,4 @@
-/** Which part of a grid of cells is seen, and how large. Lengths are in CSS pixels, from the corner of the area that shows cells. */
+/** Which part of a grid of cells is seen, and how large: in CSS pixels, from the corner of the area with the cells. */
 
 const LARGEST_FITTED = 80;
 const LARGEST = 80;
@@ -46,7 +46,8 @@ export class Viewport {
   fitted() {
     const width = Math.min(this.width / Math.max(this.columns, 1), LARGEST_FITTED);
     const height = Math.min(this.height / Math.max(this.rows, 1), LARGEST_FITTED);
-    const most = Math.max(this.rows, this.columns) <= 3 * Math.min(this.rows, this.columns) ? OBLONG.alike : OBLONG.unlike;
+    const most =
+      Math.max(this.rows, this.columns) <= 3 * Math.min(this.rows, this.columns) ? OBLONG.alike : OBLONG.unlike;
     return { width: Math.min(width, height * most), height: Math.min(height, width * most) };
   }
 
