@@ -300,3 +300,21 @@ def graph() -> Record:
     return record(
         {"papers": side}, [attention_map("gat.0", softmax(scores), kind="graph", query="papers", key="papers")]
     )
+
+
+def decode(stored: Record) -> Floats:
+    """The weights of a map, as numpy reads them."""
+    kind, _, packing = stored["encoding"].partition("+")
+    raw = base64.b64decode(stored["weights"])
+    raw = zlib.decompress(raw) if packing else raw
+    if kind == "f32":
+        return np.frombuffer(raw, "<f4").reshape(stored["shape"])
+    scales = np.frombuffer(base64.b64decode(stored["scales"]), "<f4").reshape(*stored["shape"][:-1], 1)
+    result: Floats = np.frombuffer(raw, np.uint8).reshape(stored["shape"]) * (scales / 255)
+    return result
+
+
+def find(made: Record, name: str) -> Record:
+    (found,) = (each for each in made["maps"] if each["name"] == name)
+    result: Record = found
+    return result

@@ -39,8 +39,9 @@ def server(lookers: Sequence[Looker], *, host: str = "127.0.0.1", port: int = 0)
                 self._send(HTTPStatus.NOT_FOUND, json.dumps({"error": f"there is nothing at {self.path}"}))
                 return
             try:
+                text = self._text()
                 with lock:  # one at a time: a model on a CPU is not faster with two
-                    records = [looker(self._text()).to_json() for looker in lookers]
+                    records = [looker(text).to_json() for looker in lookers]
             except RegardError as error:
                 self._send(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)}))
                 return

@@ -10,10 +10,7 @@ import { AttentionMap } from "./record.js";
 import { spoken } from "./table.js";
 import { visible, written } from "./tokens.js";
 
-/**
- * @typedef {import("./matrix.js").Matrix} Matrix
- * @typedef {{matrix: Matrix, caption: string, heatMap: HeatMap, foot: HTMLElement, table: HTMLElement}} Twin
- */
+/** @typedef {import("./heat_map.js").Cell} Cell */
 
 /** @type {import("./views.js").View} */
 export const saliency = {
@@ -46,10 +43,17 @@ class Saliency {
     this.record = record;
     this.page = page;
     this.asked = "";
-    /** @type {Twin[]} */
-    this.twins = [];
-    this.host = element("div", { class: "twins" });
-    host.append(this.host);
+    const events = {
+      point: (/** @type {Cell | null} */ cell) => this.twins.forEach((twin) => twin.point(cell)),
+      choose: (/** @type {Cell} */ cell) => {
+        page.store.set({ query: cell.row, key: cell.column });
+        page.announce(this.twins.map((twin) => twin.sentence(cell)).join("; "));
+      },
+    };
+    const inside = element("div", { class: "twins" });
+    host.append(inside);
+    const titles = saliency.groups(record).length ? ["Attention", "Saliency"] : ["Saliency"];
+    this.twins = titles.map((title) => new Twin(inside, title, events));
   }
 
   /** @param {import("./store.js").State} state */
@@ -61,87 +65,83 @@ class Saliency {
     if (asked !== this.asked) {
       this.asked = asked;
       const gradients = new AttentionMap(raw, this.record.sides);
-      const second = await gradients.matrix("mean");
-      const first = what && (await what.map.matrix(what.head));
+      const moved = await gradients.matrix("mean");
+      const looked = what && (await what.map.matrix(what.head));
       if (asked !== this.asked) return;
-      this.destroy();
-      this.axes = { rows: gradients.rows, columns: gradients.columns };
-      const { smallest, largest } = second.extent();
-      this.twins = [
-        ...(first ? [this.twin("Attention", caption(/** @type {any} */ (what)), first)] : []),
-        this.twin("Saliency", `what moved ${visible(raw.query)}`, second, new Scale(smallest, largest, true)),
-      ];
+      const { rows, columns } = gradients;
+      const { smallest, largest } = moved.extent();
+      const scale = new Scale(smallest, largest, true);
+      this.twins.at(-1)?.show({ matrix: moved, rows, columns, scale }, `what moved ${visible(raw.query)}`);
+      if (what && looked) this.twins[0].show({ matrix: looked, rows, columns }, caption(what));
     }
-    for (const { matrix, caption, heatMap, table } of this.twins) {
-      heatMap.select(Math.min(state.query, matrix.rows - 1), Math.min(state.key, matrix.columns - 1));
-      if (this.axes) table.replaceChildren(spoken(matrix, { ...this.axes, caption, row: state.query }));
-    }
-    this.describe(null);
-  }
-
-  /**
-   * @param {string} title
-   * @param {string} caption
-   * @param {import("./matrix.js").Matrix} matrix
-   * @param {Scale} [scale]
-   */
-  twin(title, caption, matrix, scale) {
-    const picture = element("div", { class: "picture" });
-    const foot = element("div", { class: "foot" });
-    const table = element("div", { class: "hidden" });
-    this.host.append(
-      element(
-        "figure",
-        { "data-twin": title.toLowerCase() },
-        element("figcaption", {}, element("strong", {}, title), ` ${caption}`),
-        picture,
-        foot,
-        table,
-      ),
-    );
-    const heatMap = new HeatMap(picture, {
-      label: `${title}; arrow keys move from cell to cell`,
-      point: (cell) => this.describe(cell),
-      choose: ({ row, column }) => {
-        this.page.store.set({ query: row, key: column });
-        this.page.announce(this.sentence(row, column));
-      },
-    });
-    const axes = /** @type {{rows: string[], columns: string[]}} */ (this.axes);
-    heatMap.show({ matrix, ...axes, scale });
-    foot.before(legend(heatMap.cells.scaleAt(0), written));
-    return { matrix, caption, heatMap, foot, table };
-  }
-
-  /**
-   * @param {number} row
-   * @param {number} column
-   */
-  sentence(row, column) {
-    if (row < 0 || column < 0 || !this.axes) return "";
-    const numbers = this.twins.map(({ matrix, caption }) => `${written(matrix.at(row, column))} (${caption})`);
-    return `${visible(this.axes.rows[row])} and ${visible(this.axes.columns[column])}: ${numbers.join(", ")}`;
-  }
-
-  /**
-   * The same cell in both.
-   *
-   * @param {import("./heat_map.js").Cell | null} cell
-   */
-  describe(cell) {
-    for (const { matrix, heatMap, foot } of this.twins) {
-      heatMap.mark(cell);
-      const { row, column } = cell ?? heatMap.selected;
-      const { rows, columns } = /** @type {{rows: string[], columns: string[]}} */ (this.axes);
-      foot.replaceChildren(
-        ...(row >= 0 && column >= 0 ? [reading(rows[row], columns[column], matrix.at(row, column))] : []),
-      );
-    }
+    for (const twin of this.twins) twin.select(state.query, state.key);
   }
 
   destroy() {
-    for (const { heatMap } of this.twins) heatMap.destroy();
-    this.host.replaceChildren();
-    this.twins = [];
+    for (const twin of this.twins) twin.heatMap.destroy();
+  }
+}
+
+/** One of two heat maps that show the same cell. */
+class Twin {
+  /**
+   * @param {HTMLElement} host
+   * @param {string} title
+   * @param {{point: (cell: Cell | null) => void, choose: (cell: Cell) => void}} events
+   */
+  constructor(host, title, events) {
+    /** @type {import("./heat_map.js").Content | null} */
+    this.content = null;
+    this.caption = element("span");
+    this.legend = element("div");
+    this.foot = element("div", { class: "foot" });
+    this.table = element("div", { class: "hidden" });
+    const picture = element("div", { class: "picture" });
+    const heading = element("figcaption", {}, element("strong", {}, title), " ", this.caption);
+    const name = title.toLowerCase();
+    host.append(element("figure", { "data-twin": name }, heading, picture, this.legend, this.foot, this.table));
+    this.heatMap = new HeatMap(picture, { label: `${title}; arrow keys move from cell to cell`, ...events });
+  }
+
+  /**
+   * @param {import("./heat_map.js").Content} content
+   * @param {string} caption
+   */
+  show(content, caption) {
+    this.content = content;
+    this.caption.textContent = caption;
+    this.heatMap.show(content);
+    this.legend.replaceChildren(legend(this.heatMap.cells.scaleAt(0), written));
+  }
+
+  /**
+   * @param {number} query
+   * @param {number} key
+   */
+  select(query, key) {
+    if (!this.content) return;
+    const { matrix, rows, columns } = this.content;
+    this.heatMap.select(Math.min(query, matrix.rows - 1), Math.min(key, matrix.columns - 1));
+    this.table.replaceChildren(
+      spoken(matrix, { rows, columns, caption: this.caption.textContent ?? "", row: this.heatMap.selected.row }),
+    );
+    this.point(this.heatMap.pointed);
+  }
+
+  /** @param {Cell | null} cell */
+  point(cell) {
+    this.heatMap.mark(cell);
+    const { row, column } = cell ?? this.heatMap.selected;
+    if (!this.content || row < 0 || column < 0) return this.foot.replaceChildren();
+    const { matrix, rows, columns } = this.content;
+    this.foot.replaceChildren(reading(rows[row], columns[column], matrix.at(row, column)));
+  }
+
+  /** @param {Cell} cell */
+  sentence({ row, column }) {
+    if (!this.content || row < 0 || column < 0) return "";
+    const { matrix, rows, columns } = this.content;
+    const value = written(matrix.at(row, column));
+    return `${visible(rows[row])} and ${visible(columns[column])}: ${value}, ${this.caption.textContent}`;
   }
 }
