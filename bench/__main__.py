@@ -7,6 +7,7 @@ import sys
 
 WORKS = {
     "window": ("bench.window:main", "windowed attention against all pairs: time and memory by length"),
+    "alignment": ("bench.alignment:main", "alignment error of three attentions on a made-up pair of languages"),
     "lengths": ("bench.lengths:main", "attention against the fixed vector: BLEU by length of the source"),
     "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),

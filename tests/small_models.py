@@ -14,7 +14,11 @@ from regard import Model
 
 SEED = 1
 LETTERS = "abcde"
+MIXED = ["".join(random.Random(length).choices(LETTERS, k=length)) for length in (5, 1, 11, 3, 2, 7, 4)]
 KNOWN = ("red", "blue", "big", "old", "cat", "dog", "sees", "likes")
+
+# changes to a recipe for tests that need a model but not a good one
+QUICK = ["training.steps=4", "training.validate_every=0", "decoding.max_length=5", "data.hold_out=5"]
 
 REVERSING = """
 [data]

@@ -98,7 +98,7 @@ def cell(page: Any, row: int, column: int, heat_map: str = ".heat-map") -> tuple
 
 def point(page: Any, row: int, column: int, heat_map: str = ".heat-map") -> None:
     page.mouse.move(*cell(page, row, column, heat_map))
-    playwright.expect(page.locator(heat_map)).to_have_attribute("data-pointed", f"{row} {column}")
+    playwright.expect(page.locator(heat_map)).to_have_attribute("data-pointed", f"{row} {column}", **BIG)
 
 
 def number(page: Any, inside: str = "") -> float:
@@ -323,6 +323,7 @@ def test_rollout_is_the_product_of_the_layers(show: Open):
         mixed = (mean + np.eye(len(mean))) / 2
         expected = mixed / mixed.sum(-1, keepdims=True) @ expected
         page.locator(f"[data-kind=layer][data-value='{layer}']").click()
+        playwright.expect(page.locator(".hint[role=status]")).to_be_empty()  # it has been computed
         point(page, 4, 2)
         assert number(page) == pytest.approx(expected[4, 2], abs=1e-6)
         page.mouse.move(0, 0)

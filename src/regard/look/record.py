@@ -200,7 +200,7 @@ def _encode(weights: Tensor) -> dict[str, str]:
     numbers = weights.detach().to("cpu", torch.float32).numpy()
     scales: dict[str, str] = {}
     encoding, data = "f32", numbers.astype("<f4").tobytes()
-    if numbers.size > PRECISE:
+    if numbers.size > PRECISE and numbers.min() >= 0:
         largest = numpy.abs(numbers).max(-1, keepdims=True)
         encoding = "u8"
         data = numpy.round(numbers / numpy.where(largest > 0, largest, 1) * 255).astype(numpy.uint8).tobytes()

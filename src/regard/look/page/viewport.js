@@ -2,7 +2,8 @@
 
 const LARGEST_FITTED = 80;
 const LARGEST = 80;
-const OBLONG = { alike: 1.4, unlike: 8 }; // how oblong cells may be: where both sides are about as long, and where not
+const SMALL = 10;
+const OBLONG = { mostly: 1.4, many: 20 }; // how oblong cells may be: mostly, and where one side has very many more
 
 export class Viewport {
   constructor() {
@@ -46,8 +47,8 @@ export class Viewport {
   fitted() {
     const width = Math.min(this.width / Math.max(this.columns, 1), LARGEST_FITTED);
     const height = Math.min(this.height / Math.max(this.rows, 1), LARGEST_FITTED);
-    const most =
-      Math.max(this.rows, this.columns) <= 3 * Math.min(this.rows, this.columns) ? OBLONG.alike : OBLONG.unlike;
+    const alike = Math.max(this.rows, this.columns) <= 3 * Math.min(this.rows, this.columns);
+    const most = alike || Math.min(width, height) >= SMALL ? OBLONG.mostly : OBLONG.many;
     return { width: Math.min(width, height * most), height: Math.min(height, width * most) };
   }
 
