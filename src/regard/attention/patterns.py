@@ -124,13 +124,9 @@ class Window(Pattern):
 
     def __post_init__(self) -> None:
         widths, shape = _tuple(self.width), self.shape or ()
-        for name, numbers in (
-            ("width", widths),
-            ("shape", shape),
-            ("stride", (self.stride,)),
-            ("dilation", (self.dilation,)),
-        ):
-            if any(number < 1 for number in numbers):
+        numbers = {"width": widths, "shape": shape, "stride": (self.stride,), "dilation": (self.dilation,)}
+        for name, values in numbers.items():
+            if any(value < 1 for value in values):
                 raise RegardError(f"Window({name}={getattr(self, name)}): expected a whole number of at least 1")
         if len(widths) not in (1, len(shape)):
             raise RegardError(
@@ -140,8 +136,8 @@ class Window(Pattern):
 
     def _axes(self, keys: int) -> list[tuple[int, int]]:
         """Width and length of each axis, last axis first."""
-        shape = self.shape or (max(keys, 1),)
-        widths = _tuple(self.width) if len(_tuple(self.width)) > 1 else _tuple(self.width) * len(shape)
+        widths, shape = _tuple(self.width), self.shape or (max(keys, 1),)
+        widths = widths if len(widths) == len(shape) else widths * len(shape)
         return list(zip(reversed(widths), reversed(shape), strict=True))
 
     def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:

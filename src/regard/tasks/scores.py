@@ -102,7 +102,7 @@ def _metrics(tokenize: str) -> dict[str, Any]:
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
 
-    return {"bleu": BLEU(tokenize=tokenize, force=tokenize == "none"), "chrf": CHRF(), "ter": TER()}
+    return {"bleu": BLEU(tokenize=tokenize, force=True), "chrf": CHRF(), "ter": TER()}
 
 
 def _streams(references: References) -> list[list[str | None]]:
