@@ -223,12 +223,18 @@ def test_final_weights_are_the_mean_of_numpy(tmp_path, which, members):
 
 
 @pytest.mark.usefixtures("unsynced")
+def test_an_average_leaves_out_the_first_half_of_a_run(tmp_path):
+    run, checkpoints = train(tmp_path, steps=25, average=9)
+    assert checkpoints.members(run) == [15, 20, 25]
+
+
+@pytest.mark.usefixtures("unsynced")
 def test_an_average_leaves_out_what_is_damaged(tmp_path):
-    run, checkpoints = train(tmp_path, steps=15)
-    truncate(tmp_path / "step-00000005" / WEIGHTS)
-    with pytest.warns(UserWarning, match="step-00000005 is damaged .* averaging without it"):
+    run, checkpoints = train(tmp_path, steps=20)
+    truncate(tmp_path / "step-00000010" / WEIGHTS)
+    with pytest.warns(UserWarning, match="step-00000010 is damaged .* averaging without it"):
         found = checkpoints.final_weights(run)
-    two = [safetensors.numpy.load_file(tmp_path / f"step-{step:08d}" / WEIGHTS) for step in (10, 15)]
+    two = [safetensors.numpy.load_file(tmp_path / f"step-{step:08d}" / WEIGHTS) for step in (15, 20)]
     for name, weights in found.items():
         expected = np.mean([each[name] for each in two], axis=0, dtype=np.float64).astype(np.float32)
         np.testing.assert_array_equal(weights.numpy(), expected)

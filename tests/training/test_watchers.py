@@ -130,6 +130,15 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(tmp_path, number
     assert "once more to stop at once" in capfd.readouterr().err
 
 
+@pytest.fixture
+def listening():
+    """Python's own answer to Ctrl-C, which a process started in the background does not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("listening")
 def test_a_second_signal_acts_at_once(tmp_path):
     with Interruption(Checkpoints(tmp_path)) as interruption:
         os.kill(os.getpid(), signal.SIGINT)

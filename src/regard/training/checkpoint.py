@@ -93,14 +93,16 @@ class Checkpoints:
         """Steps of the checkpoints whose mean is the final weights, if the run ended now.
 
         The last are those at multiples of `checkpoint_every`, and that of this step. One saved in between, because
-        somebody pressed Ctrl-C, does not count, so that the result is the same as without.
+        somebody pressed Ctrl-C, does not count, so that the result is the same as without; nor do those of the first
+        half of a run, which had hardly begun to learn.
         """
         saved = [step for step in self.steps() if step <= run.step]
         best = [step for step in run.ranked() if step in saved]
         if run.config.average_of == "best" and best:
             return sorted(best[: run.config.average])
         regular = [step for step in saved if step % run.config.checkpoint_every == 0 or step == run.step]
-        return regular[-run.config.average :]
+        grown = [step for step in regular if 2 * step >= run.step]
+        return grown[-run.config.average :]
 
     def final_weights(self, run: Run) -> Tensors:
         weights = averaging.mean(self._readable(self.members(run)))
