@@ -12,7 +12,19 @@ import regard
 
 SOURCE = Path(regard.__file__).parent
 ROOMS = [
-    *("errors", "version", "special", "attention", "layers", "models", "decoding", "data", "tasks", "training"),
+    *(
+        "errors",
+        "version",
+        "special",
+        "linear",
+        "attention",
+        "layers",
+        "models",
+        "decoding",
+        "data",
+        "tasks",
+        "training",
+    ),
     *("interchange", "look", "serve", "recipes", "api", "demo", "viewer", "cli"),
 ]
 STRANGERS = {"decoding": {"models"}, "data": {"models", "decoding"}}  # what a room does not know, though it is above

@@ -2,17 +2,17 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+from regard.linear import Linear
 from regard.tasks import vocabulary_loss as subject
 from regard.tasks.vocabulary_loss import divergence, vocabulary_loss
 
 
-def problem(bias: bool = True) -> tuple[torch.Tensor, nn.Linear, torch.Tensor]:
+def problem(bias: bool = True) -> tuple[torch.Tensor, Linear, torch.Tensor]:
     torch.manual_seed(0)
-    return torch.randn(29, 7, requires_grad=True), nn.Linear(7, 13, bias=bias), torch.randint(0, 13, (29,))
+    return torch.randn(29, 7, requires_grad=True), Linear(7, 13, bias=bias), torch.randint(0, 13, (29,))
 
 
 @pytest.mark.parametrize("rows", [5, 29, 100])
@@ -32,7 +32,7 @@ def test_loss_and_gradients_equal_torch(rows: int, smoothing: float, bias: bool,
 
 
 def test_a_hopeless_target_has_a_finite_loss():
-    output = nn.Linear(1, 2, bias=False)
+    output = Linear(1, 2, bias=False)
     with torch.no_grad():
         output.weight.copy_(torch.tensor([[500.0], [-500.0]]))
     total, _ = vocabulary_loss(torch.ones(1, 1), output, torch.tensor([1]))
@@ -60,13 +60,17 @@ def test_divergence_is_the_symmetric_one_of_torch(monkeypatch: pytest.MonkeyPatc
         assert_close(mine, theirs, atol=1e-5, rtol=1e-4)
 
 
-def test_in_bfloat16_it_stays_close_to_float32():
+@pytest.mark.parametrize("by", ["autocast", "products"])
+def test_in_bfloat16_it_stays_close_to_float32(by: str):
     hidden, output, target = problem()
     inputs = [hidden, *output.parameters()]
     exact, _ = vocabulary_loss(hidden, output, target, smoothing=0.1)
-    with torch.autocast("cpu", torch.bfloat16):
+    if by == "products":
+        output.products = torch.bfloat16
+    with torch.autocast("cpu", torch.bfloat16, enabled=by == "autocast"):
         rounded, _ = vocabulary_loss(hidden, output, target, smoothing=0.1)
     assert rounded.dtype == torch.float32
+    assert rounded != exact
     assert_close(rounded, exact, atol=0.1, rtol=0.01)
     for mine, theirs in zip(torch.autograd.grad(rounded, inputs), torch.autograd.grad(exact, inputs), strict=True):
         assert_close(mine, theirs, atol=0.05, rtol=0.05)

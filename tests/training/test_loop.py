@@ -103,20 +103,6 @@ def test_no_batch_at_all_is_said():
         fit(run, Following(), schedule=steady)
 
 
-def test_bfloat16_is_for_products_and_float32_for_weights():
-    class Looking(Following):
-        def loss(self, model, batch):
-            kinds.add(model(batch.symbols).dtype)
-            return super().loss(model, batch)
-
-    kinds: set[torch.dtype] = set()
-    run = toy(steps=3)
-    run.precision = torch.bfloat16
-    fit(run, Looking(), schedule=steady)
-    assert kinds == {torch.bfloat16}
-    assert {weights.dtype for weights in weights_of(run.model).values()} == {torch.float32}
-
-
 def test_the_task_is_learned():
     run = toy(dropout=0, steps=150, accumulate=4)
     fit(run, Following(noise=0), schedule=lambda _: 0.03)

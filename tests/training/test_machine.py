@@ -37,7 +37,12 @@ def test_auto_takes_the_accelerator_or_the_cpu():
     assert machine.choose_device("auto") == (there or torch.device("cpu"))
 
 
-def test_a_cpu_computes_in_float32_unless_told_otherwise():
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [({"avx512_bf16": True}, torch.bfloat16), ({"amx_bf16": True}, torch.bfloat16), ({"avx2": True}, torch.float32)],
+)
+def test_a_cpu_multiplies_in_bfloat16_if_it_is_made_for_it_or_told_to(monkeypatch, capabilities, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities)
     cpu = torch.device("cpu")
     found = {name: machine.choose_precision(name, cpu) for name in ("auto", "float32", "bfloat16")}
-    assert found == {"auto": torch.float32, "float32": torch.float32, "bfloat16": torch.bfloat16}
+    assert found == {"auto": expected, "float32": torch.float32, "bfloat16": torch.bfloat16}

@@ -138,6 +138,15 @@ def test_seeds_make_different_models(tmp_path):
     assert weights[0] != weights[1]
 
 
+def test_bfloat16_is_for_products_and_float32_for_weights(tmp_path):
+    learn(tmp_path / "rounded", precision="bfloat16")
+    learn(tmp_path / "exact", precision="float32")
+    kept = [safetensors.numpy.load_file(tmp_path / name / "weights.safetensors") for name in ("rounded", "exact")]
+    for rounded, exact in zip(*(weights.values() for weights in kept), strict=True):
+        assert rounded.dtype == np.float32
+        assert 0 < np.abs(rounded - exact).max() < 0.1
+
+
 def test_tensorboard_is_written_beside(tmp_path):
     learn(tmp_path, tensorboard=True)
     assert list((tmp_path / "tensorboard").glob("events.out.tfevents.*"))

@@ -21,6 +21,7 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.linear import Linear
 from regard.training import optimiser
 from regard.training.averaging import MovingAverage
 from regard.training.config import TrainingConfig
@@ -62,7 +63,7 @@ class Predictor(nn.Module):
         super().__init__()
         torch.manual_seed(3)
         self.embed = nn.Embedding(SYMBOLS, WIDTH)
-        self.hidden = nn.Linear(WIDTH, WIDTH)
+        self.hidden = Linear(WIDTH, WIDTH)
         self.norm = nn.LayerNorm(WIDTH)
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(WIDTH, SYMBOLS)

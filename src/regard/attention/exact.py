@@ -23,6 +23,7 @@ from torch import Tensor
 from regard.attention.patterns import All, Causal, Pattern, Shifted
 from regard.attention.recorder import deliver, watching
 from regard.attention.scores import Score
+from regard.attention.short import FEW_KEYS, attend_short
 
 # What is added to the scores: a tensor that broadcasts to (B, H, Q, K), or a rule that gives what is asked for,
 # (query (B, H, *rows, D), i (*rows, 1), j broadcastable to (*rows, columns)) → broadcastable to (B, H, *rows, columns).
@@ -35,7 +36,7 @@ def dense(query: Tensor, key: Tensor, value: Tensor, *, score: Score, pattern: P
     if bias is not None and not isinstance(bias, Tensor):
         i = torch.arange(queries, device=device).unsqueeze(1)
         bias = bias(query, i, torch.arange(keys, device=device).unsqueeze(0))
-    if isinstance(pattern, Causal) and bias is None and score.dot and not watching():
+    if isinstance(pattern, Causal) and bias is None and score.dot and not watching() and not _few(query, key):
         grouped = _grouped(query, key)
         return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=1.0, enable_gqa=grouped)
     allowed = None if _sees_all(pattern, keys) else pattern.dense(queries, keys, device=device)
@@ -128,6 +129,10 @@ def _attend(
         if bias is not None:
             bias = bias.to(query.dtype)
             mask = bias if allowed is None else torch.where(allowed, bias, -torch.inf)
+        if _few(query, key) and not (bias is not None and bias.requires_grad):
+            if mask is not None and mask.dtype == torch.bool:
+                mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
+            return attend_short(query, key, value, mask), None
         if mask is not None:
             mask = mask[(None,) * (4 - mask.dim())]  # torch does not fuse masks of three dimensions
         grouped = _grouped(query, key)
@@ -234,6 +239,12 @@ def _sparse(weights: Tensor, i: Tensor, j: Tensor, allowed: Tensor, query: Tenso
     heads = query.shape[1]
     index = torch.stack([head // heads, head % heads, i.expand_as(weights)[which], j.expand_as(weights)[which]])
     return torch.sparse_coo_tensor(index, weights.detach()[which], (*query.shape[:3], keys), check_invariants=False)
+
+
+def _few(query: Tensor, key: Tensor) -> bool:
+    """Whether `attend_short` is faster than torch's fused attention."""
+    here = query.device.type == "cpu" and query.dtype == torch.float32 and not _grouped(query, key)
+    return here and query.shape[2] > 1 and key.shape[2] <= FEW_KEYS
 
 
 def _grouped(query: Tensor, key: Tensor) -> bool:

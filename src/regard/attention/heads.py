@@ -13,6 +13,7 @@ from regard.attention.patterns import All, Pattern
 from regard.attention.positions import Position
 from regard.attention.scores import Location, Score
 from regard.errors import RegardError
+from regard.linear import Linear
 
 
 class MultiHead(nn.Module):
@@ -42,10 +43,10 @@ class MultiHead(nn.Module):
         _check_sizes(width, heads, shared, memory_width)
         self.heads, self.key_value_heads = heads, shared
         head_width = width // heads
-        self.query = nn.Linear(width, width, bias=bias)
-        self.key = nn.Linear(memory_width, shared * head_width, bias=bias)
-        self.value = nn.Linear(memory_width, shared * head_width, bias=bias)
-        self.output = nn.Linear(width, width, bias=bias)
+        self.query = Linear(width, width, bias=bias)
+        self.key = Linear(memory_width, shared * head_width, bias=bias)
+        self.value = Linear(memory_width, shared * head_width, bias=bias)
+        self.output = Linear(width, width, bias=bias)
         self.score = scores.build(score, width=head_width) if isinstance(score, str) else score
         self.position = Position() if position is None else position
         self.pattern = All() if pattern is None else pattern

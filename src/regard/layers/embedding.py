@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from regard.attention.positions import Position
 from regard.errors import RegardError
 from regard.layers.dropout import Dropout
+from regard.linear import Linear
 from regard.special import PAD
 
 
@@ -57,6 +58,6 @@ class Embedding(nn.Module):
 def tied_output(embedding: Embedding) -> nn.Linear:
     """A linear map to the vocabulary whose weight *is* the embedding's: logits = x Eᵀ.   (…, M) → (…, V)"""
     vocabulary, width = embedding.table.weight.shape
-    output = nn.Linear(width, vocabulary, bias=False, device="meta")
+    output = Linear(width, vocabulary, bias=False, device="meta")
     output.weight = embedding.table.weight
     return output

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout
+from regard.linear import Linear
 
 Activation = Literal["relu", "gelu", "swiglu"]
 
@@ -31,9 +32,9 @@ class FeedForward(nn.Module):
         if width < 1 or hidden < 1:
             raise RegardError(f"width={width} and hidden={hidden}: both must be at least 1")
         self.activation = activation
-        self.inner = nn.Linear(width, hidden, bias=bias)
-        self.gate = nn.Linear(width, hidden, bias=bias) if activation == "swiglu" else None
-        self.outer = nn.Linear(hidden, width, bias=bias)
+        self.inner = Linear(width, hidden, bias=bias)
+        self.gate = Linear(width, hidden, bias=bias) if activation == "swiglu" else None
+        self.outer = Linear(hidden, width, bias=bias)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@
 A scheme is a value; `around(width)` makes the module for one sublayer, called as `residual(x, sublayer)`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -168,7 +168,7 @@ def build_norm(name: NormName, width: int) -> nn.Module:
     raise unknown_name("norm", name, get_args(NormName))
 
 
-def _restart(linears: list[nn.Linear], *, gain: float) -> None:
+def _restart(linears: Sequence[nn.Linear], *, gain: float) -> None:
     for linear in linears:
         nn.init.xavier_normal_(linear.weight, gain=gain)
         if linear.bias is not None:

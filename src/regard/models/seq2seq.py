@@ -26,6 +26,7 @@ from regard.errors import RegardError
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.recurrent import Cell, Recurrent, RecurrentState
+from regard.linear import Linear
 from regard.models.choice import Glance, Hard, Nowhere, Rollout, Soft
 from regard.special import PAD
 
@@ -175,7 +176,7 @@ class Seq2Seq(nn.Module):
         )
         self.decoder = _decoder(config, embedding)
         self.dropout = Dropout(dropout)
-        self.output = tied_output(self.target) if config.tied else nn.Linear(embedding, targets)
+        self.output = tied_output(self.target) if config.tied else Linear(embedding, targets)
         self.alignment = "" if config.score == "none" else "decoder.attention"
 
     def looks(self, path: str) -> tuple[str, str]:
@@ -233,7 +234,7 @@ def _decoder(config: Seq2SeqConfig, embedding: int) -> Decoder:
     else:
         order, inputs = Luong, embedding
     cells = Recurrent(config.cell, inputs, width=width, layers=config.layers, dropout=config.dropout)
-    readout = nn.Linear(width if config.score == "none" else 2 * width, embedding)
+    readout = Linear(width if config.score == "none" else 2 * width, embedding)
     return order(cells, attention=attention, readout=readout)
 
 

@@ -27,6 +27,7 @@ from regard.layers.blocks import Block, Stack
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.feed_forward import Activation, FeedForward
 from regard.layers.wiring import Wiring, WiringName, build_pair
+from regard.linear import Linear
 from regard.special import PAD
 
 PositionName = Literal["none", "sinusoidal", "learned", "shaw", "rotary", "alibi"]
@@ -97,7 +98,7 @@ class Transformer(nn.Module):
         if config.tied:
             self.output = tied_output(self.target)
         else:
-            self.output = nn.Linear(config.width, target_vocabulary or vocabulary, bias=False)
+            self.output = Linear(config.width, target_vocabulary or vocabulary, bias=False)
         self.alignment = f"decoder.blocks.{depths[1] - 1}.cross"
 
     @staticmethod

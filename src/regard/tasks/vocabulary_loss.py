@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-ROWS = 256  # rows at a time: 256 × 10 000 logits stay in the cache of a CPU
+from regard.linear import Linear
+
+ROWS = 512  # rows at a time: 512 × 10 000 logits stay in the cache of a CPU
 
 
-def vocabulary_loss(
-    hidden: Tensor, output: nn.Linear, target: Tensor, *, smoothing: float = 0.0
-) -> tuple[Tensor, Tensor]:
+def vocabulary_loss(hidden: Tensor, output: Linear, target: Tensor, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """The smoothed negative log-likelihood of `target`: summed over rows, and of each row (plain numbers, no gradient).
 
         −(1 − ε) log p_n(y_n) − ε/V Σ_v log p_n(v)        p_n = softmax(W h_n + b)            Szegedy 2016, section 7
@@ -21,7 +21,7 @@ def vocabulary_loss(
     hidden (N, M), target (N,) → (), (N,).   Logits are made, used for loss and gradient, and dropped, `ROWS` at a time:
     memory does not grow with N·V, and each logit is computed once for both directions.
     """
-    return _VocabularyLoss.apply(hidden, output.weight, output.bias, target, smoothing)
+    return _VocabularyLoss.apply(hidden, output.weight, output.bias, target, smoothing, output.products)
 
 
 def divergence(first: Tensor, second: Tensor, output: nn.Linear) -> Tensor:
@@ -45,11 +45,20 @@ def _disagreement(first: Tensor, second: Tensor, output: nn.Linear) -> Tensor:
 class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        context: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float
+        context: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        smoothing: float,
+        precision: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         learning = any(context.needs_input_grad[:3])
         device = hidden.device.type
-        precision = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+        if torch.is_autocast_enabled(device):
+            precision = torch.get_autocast_dtype(device)
+        elif not learning:
+            precision = weight.dtype
         with torch.autocast(device, enabled=False):
             losses, *gradients = _in_rows(hidden, weight, bias, target, smoothing, precision, learning)
         context.save_for_backward(*gradients)
@@ -59,7 +68,7 @@ class _VocabularyLoss(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, *above: Tensor) -> tuple[Tensor | None, ...]:
         to_hidden, to_weight, to_bias = (None if grad is None else grad * above[0] for grad in context.saved_tensors)
-        return to_hidden, to_weight, to_bias, None, None
+        return to_hidden, to_weight, to_bias, None, None, None
 
 
 def _in_rows(
@@ -78,17 +87,23 @@ def _in_rows(
     to_bias = torch.zeros_like(bias) if learning and bias is not None else None
     average = weight.mean(0)  # the mean logit of a row is h · mean(W) + mean(b)
     matrix = weight.to(precision)
+    logits = weight.new_empty(min(ROWS, len(hidden)), len(weight))
+    products = logits if precision == weight.dtype else torch.empty_like(logits, dtype=precision)
+    half, whole = torch.empty_like(matrix), torch.empty_like(weight)  # sums over rows are kept in full precision
     for start in range(0, len(hidden), ROWS):
         part = slice(start, start + ROWS)
         rows, wanted = hidden[part].to(precision), target[part].unsqueeze(1)
-        logits = (rows @ matrix.T).to(weight.dtype)
+        if len(rows) < len(logits):
+            logits, products = logits[: len(rows)], products[: len(rows)]
+        torch.mm(rows, matrix.T, out=products)
+        logits.copy_(products)
         if bias is not None:
             logits += bias
-        highest, where = logits.max(1, keepdim=True)
+        highest = logits.amax(1, keepdim=True)
         right = logits.gather(1, wanted)
         mean = hidden[part].to(weight.dtype) @ average + (bias.mean() if bias is not None else 0.0)
         share = torch.softmax(logits, 1, out=logits)
-        normaliser = highest - share.gather(1, where).log()  # log Σ exp, from the largest share: never log 0
+        normaliser = highest - share.amax(1, keepdim=True).log()  # log Σ exp, from the largest share: never log 0
         losses[part] = (normaliser - (1 - smoothing) * right).squeeze(1) - smoothing * mean
         if to_hidden is None or to_weight is None:
             continue
@@ -96,12 +111,12 @@ def _in_rows(
         share.scatter_add_(1, wanted, share.new_full(wanted.shape, smoothing - 1))
         if to_bias is not None:
             to_bias += share.sum(0)
-        share = share.to(precision)
-        to_hidden[part] = share @ matrix - smoothing * average
+        products.copy_(share)
+        to_hidden[part] = products @ matrix - smoothing * average
         if precision == weight.dtype:
-            to_weight.addmm_(share.T, rows)
+            to_weight.addmm_(products.T, rows)
         else:
-            to_weight += share.T @ rows
+            to_weight += whole.copy_(torch.mm(products.T, rows, out=half))
     if to_weight is not None:
         to_weight -= hidden.sum(0) * (smoothing / len(weight))
     if to_bias is not None:

@@ -40,7 +40,7 @@ class TrainingConfig(BaseModel):
     record_every: int = Field(50, ge=1, description="steps between points of the learning curve")
 
     seed: int = Field(1, ge=0, lt=2**32)
-    precision: Literal["float32", "bfloat16", "auto"] = Field("auto", description="auto: bfloat16 on GPUs that have it")
+    precision: Literal["float32", "bfloat16", "auto"] = Field("auto", description="of products while learning")
     device: str = Field("auto", description='"cpu", "cuda", "cuda:1", "mps"; auto takes a GPU if there is one')
     threads: int = Field(0, ge=0, description="CPU threads; 0 takes all")
     tensorboard: bool = Field(False, description="write event files too; needs the extra regard[tensorboard]")

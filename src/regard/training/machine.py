@@ -57,10 +57,14 @@ def choose_device(name: str) -> torch.device:
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
     """What matrix products are computed in; weights and their moments are float32 always.
 
-    "auto" is bfloat16 on a GPU made for it. CPUs stay with float32, so that one seed gives one model whatever the CPU;
-    those with AVX512-BF16 or AMX are faster with "bfloat16".
+    "auto" is bfloat16 on a machine that is made for it: most GPUs of today, CPUs with AVX512-BF16 or AMX.
     """
-    if name == "auto":
-        gifted = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-        return torch.bfloat16 if gifted else torch.float32
-    return torch.bfloat16 if name == "bfloat16" else torch.float32
+    gifted = name == "auto" and _multiplies_bfloat16(device)
+    return torch.bfloat16 if gifted or name == "bfloat16" else torch.float32
+
+
+def _multiplies_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    can = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    return bool(can.get("avx512_bf16") or can.get("amx_bf16"))

@@ -116,7 +116,9 @@ class Run:
         return next(self.model.parameters()).device
 
     def autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == torch.bfloat16)
+        """On a GPU everything that may is computed in the run's precision; on a CPU, `Linear` sees to its products."""
+        wanted = self.precision == torch.bfloat16 and self.device.type != "cpu"
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=wanted)
 
     def averaged(self) -> AbstractContextManager[None]:
         """Within, the model holds the weights to judge and to keep: their moving average if there is one."""

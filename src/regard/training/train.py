@@ -14,6 +14,7 @@ from rich.console import Console
 from torch import nn
 
 from regard.errors import RegardError
+from regard.linear import set_products
 from regard.training import curve, durable, machine, optimiser, randomness, report, schedule, watchers
 from regard.training.averaging import MovingAverage
 from regard.training.checkpoint import Checkpoints, load_weights, to_bytes, weights_of
@@ -49,6 +50,9 @@ def train(
     """
     device = machine.prepare(config)
     model.to(device)
+    precision = machine.choose_precision(config.precision, device)
+    if device.type == "cpu":
+        set_products(model, precision)
     run = Run(
         model=model,
         optimiser=optimiser.build(model, config),
@@ -56,7 +60,7 @@ def train(
         config=config,
         objective=objective or Objective(),
         moving=MovingAverage(model, decay=config.ema) if config.ema else None,
-        precision=machine.choose_precision(config.precision, device),
+        precision=precision,
     )
     checkpoints = Checkpoints(directory / "checkpoints")
     randomness.seed(config.seed)

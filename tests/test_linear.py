@@ -1,0 +1,46 @@
+"""The linear map that rounds while it learns, against torch's own on rounded numbers."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from regard.linear import Linear, set_products
+
+
+def rounded(x: torch.Tensor) -> torch.Tensor:
+    return x.detach().to(torch.bfloat16).to(torch.float32)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(5,), (3, 5), (2, 3, 5)])
+def test_output_and_gradients_are_those_of_rounded_numbers(bias: bool, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    ours, x, above = Linear(5, 7, bias=bias), torch.randn(shape, requires_grad=True), torch.randn(*shape[:-1], 7)
+    set_products(nn.Sequential(ours), torch.bfloat16)
+    theirs, again = nn.Linear(5, 7, bias=bias), rounded(x).requires_grad_()
+    theirs.load_state_dict({name: rounded(w) if name == "weight" else w for name, w in ours.state_dict().items()})
+    out, wanted = ours(x), theirs(again)
+    assert out.dtype == torch.float32
+    assert_close(out, wanted, rtol=2**-7, atol=2**-7)  # the sum is rounded once more
+    found = torch.autograd.grad(out, (x, *ours.parameters()), above)
+    expected = torch.autograd.grad(wanted, (again, *theirs.parameters()), rounded(above))
+    for mine, reference in zip(found, expected, strict=True):
+        assert mine.dtype == torch.float32
+        assert_close(mine, reference, rtol=2**-6, atol=2**-5)
+
+
+def test_evaluation_is_exact() -> None:
+    ours = Linear(5, 7)
+    ours.products = torch.bfloat16
+    x = torch.randn(3, 5)
+    exact = x @ ours.weight.T + ours.bias
+    assert not torch.equal(ours(x), exact)
+    assert_close(ours.eval()(x), exact)
+
+
+def test_an_output_can_be_changed_in_place() -> None:
+    ours = Linear(5, 7)
+    ours.products = torch.bfloat16
+    ours(torch.randn(3, 5)).relu_().sum().backward()
+    assert ours.weight.grad is not None
