@@ -12,6 +12,7 @@ from regard import RegardError, recipes
 from regard.api import Validator
 from regard.models import config_class
 from regard.recipes import Recipe
+from regard.training import durable
 from small_models import KNOWN, MIXED, QUICK, SEED, copying, reversing, reversing_recipe, words, write_pairs
 
 BOTH = pytest.mark.parametrize("kind", ["transformer", "seq2seq"])
@@ -214,6 +215,34 @@ def test_another_recipe_on_the_same_directory_is_refused_by_its_key(tmp_path, ch
     with pytest.raises(RegardError, match=told):
         regard.train(recipe, out=path, changes=[*QUICK, change])
     assert before == (weights(path), (path / "recipe.toml").read_bytes())
+
+
+def test_a_run_does_not_go_on_with_other_pairs(tmp_path):
+    recipe = reversing_recipe(tmp_path)
+    pairs = Path(regard.train(recipe, out=tmp_path / "out", changes=QUICK).recipe.data.train)
+    before = pairs.read_text()
+    pairs.write_text(before.replace("a", "b"))
+    longer = [*QUICK, "training.steps=9"]
+    with pytest.raises(RegardError, match=r"out was trained on other pairs than data\.train has now"):
+        regard.train(recipe, out=tmp_path / "out", changes=longer)
+    pairs.write_text(before)  # later than it was, but the same
+    assert regard.train(recipe, out=tmp_path / "out", changes=longer).report["steps"] == 9
+
+
+def test_going_on_says_from_where(tmp_path, capsys):
+    recipe = reversing_recipe(tmp_path)
+    regard.train(recipe, out=tmp_path / "out", changes=QUICK, show=True)
+    assert "going on" not in capsys.readouterr().err
+    regard.train(recipe, out=tmp_path / "out", changes=[*QUICK, "training.steps=9"], show=True)
+    assert "going on from step 4" in capsys.readouterr().err
+
+
+def test_a_directory_in_use_is_left_alone(tmp_path):
+    recipe = reversing_recipe(tmp_path)
+    (tmp_path / "out").mkdir()
+    with durable.alone(tmp_path / "out"), pytest.raises(RegardError, match="out is being trained by another process"):
+        regard.train(recipe, out=tmp_path / "out", changes=QUICK)
+    regard.train(recipe, out=tmp_path / "out", changes=QUICK)
 
 
 def test_an_attempt_that_learned_nothing_does_not_bind_the_next(tmp_path):

@@ -28,8 +28,8 @@ from regard.look.record import Record
 from regard.look.statistics import statistics
 from regard.recipes import Recipe
 from regard.special import EOS, NAMES
-from regard.tasks import scores as scoring
 from regard.tasks.scores import Score
+from regard.tasks.significance import Comparison
 from regard.tasks.translate import Answer, Translate
 from regard.training import durable, machine
 from regard.training import report as reports
@@ -55,12 +55,18 @@ def train(
     chosen = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes)
     name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
     path = Path(out) if out is not None else Path("runs") / name
+    _make_directory(path)
+    with durable.alone(path):
+        return _train(chosen, path, Console(stderr=True, quiet=not show, highlight=False))
+
+
+def _train(chosen: Recipe, path: Path, console: Console) -> Model:
     begun = _settle(path, chosen)
-    console = Console(stderr=True, quiet=not show, highlight=False)
     device = machine.prepare(chosen.training)
     splits = open_splits(chosen.data, seed=chosen.training.seed)
     tokenizers = Tokenizers.load(path) if begun else _learn_tokenizers(path, chosen, splits.train, console)
     train_corpus = _corpus("train", splits.train, tokenizers, path, chosen, console)
+    _require_same_data(path, train_corpus, begun=begun)
     valid_corpus = _corpus("valid", splits.valid, tokenizers, path, chosen, console)
     torch.manual_seed(chosen.training.seed)
     module = _module(chosen, tokenizers)
@@ -160,12 +166,12 @@ class Model:
 
     def compare(
         self, other: Model, data: Pairs = None, *, decoding: DecodingConfig | None = None, tokenize: str = "13a"
-    ) -> dict[str, dict[str, float]]:
+    ) -> Comparison:
         """This model and another on the same pairs: scores of both, and how likely their difference is chance."""
         wanted = self.references(data)
         first, right = self._answer_all(wanted, decoding)
         second, _ = other._answer_all(wanted, decoding)
-        return scoring.compare(first, second, right, tokenize=tokenize)
+        return self.task.compare(first, second, right, tokenize=tokenize)
 
     def references(self, data: Pairs = None) -> dict[str, list[str]]:
         """Each source once, with every target that counts as right."""
@@ -313,12 +319,29 @@ def _settle(path: Path, recipe: Recipe) -> bool:
                 f"{path} was trained with another recipe ({'; '.join(changed)}); "
                 "choose another directory with -o, or undo the change"
             )
+    durable.write_file(stored, recipe.to_toml().encode())
+    return begun
+
+
+def _make_directory(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
-        durable.write_file(stored, recipe.to_toml().encode())
     except OSError as error:
         raise RegardError(f"{path} cannot be written: {error.strerror}; choose another directory with -o") from None
-    return begun
+
+
+def _require_same_data(path: Path, corpus: Corpus, *, begun: bool) -> None:
+    """A run goes on with the pairs it began with; what counts is what they say, not where or when they were written."""
+    note = path / "checkpoints" / "learned-from.json"
+    known = json.loads(note.read_bytes()) if note.exists() else None
+    if known == corpus.checksum:
+        return
+    if begun and known is not None:
+        raise RegardError(
+            f"{path} was trained on other pairs than data.train has now; choose another directory with -o, "
+            "or put the file back as it was"
+        )
+    durable.write_file(note, json.dumps(corpus.checksum).encode())
 
 
 def _learn_tokenizers(path: Path, recipe: Recipe, examples: Examples, console: Console) -> Tokenizers:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import RegardError
-from regard.tasks.scores import compare, edit_distance, lexicon_scores, text_scores
+from regard.tasks.scores import edit_distance, lexicon_scores, text_scores
 
 ANSWERS = ["The cat sat on the mat.", "A dog barks loudly at night.", "Hello there, my friend!"]
 REFERENCES = [
@@ -50,14 +50,6 @@ def test_edit_distance_is_a_distance(a: str, b: str, c: str):
     assert (edit_distance(a, b) == 0) == (a == b)
     assert edit_distance(a, b) == edit_distance(b, a)
     assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)
-
-
-def test_bootstrap_tells_a_worse_system_from_an_equal_one():
-    right = [f"sentence number {n} is about thing {n * 7} and nothing else" for n in range(60)]
-    worse = [text if n % 3 else text.replace("thing", "stuff").replace("else", "more") for n, text in enumerate(right)]
-    references = [[text] for text in right]
-    assert compare(right, worse, references, samples=200)["bleu"]["p"] < 0.05
-    assert compare(worse, worse, references, samples=200)["bleu"]["p"] > 0.5
 
 
 def test_nothing_to_score_is_an_error():

@@ -83,12 +83,13 @@ class Side:
 class Corpus:
     """Tokenised pairs: `source[row]` and `target[row]` are ids without BOS and EOS; `source.lengths` is all lengths."""
 
-    def __init__(self, path: Path, report: FilterReport) -> None:
+    def __init__(self, path: Path, report: FilterReport, *, checksum: str) -> None:
         with pyarrow.ipc.open_file(pyarrow.memory_map(str(path))) as file:
             batches = [file.get_batch(number) for number in range(file.num_record_batches)]
         self.source = Side([batch["source"] for batch in batches])
         self.target = Side([batch["target"] for batch in batches])
         self.report = report
+        self.checksum = checksum
 
     def __len__(self) -> int:
         return len(self.source)
@@ -115,13 +116,14 @@ def prepare(
     if stored is None:
         folder.mkdir(parents=True, exist_ok=True)
         stored = _write(path, examples, tokenizers, filters, made_from, progress)
-    if not stored.kept:
-        raise RegardError(f"no pair of {name} is left: {stored}; check data.columns and the filters of [data]")
-    return Corpus(path, stored)
+    report, checksum = stored
+    if not report.kept:
+        raise RegardError(f"no pair of {name} is left: {report}; check data.columns and the filters of [data]")
+    return Corpus(path, report, checksum=checksum)
 
 
-def _stored(path: Path, made_from: str) -> FilterReport | None:
-    """The report of a corpus that is there, is whole and was made from the same."""
+def _stored(path: Path, made_from: str) -> tuple[FilterReport, str] | None:
+    """The report and the checksum of a corpus that is there, is whole and was made from the same."""
     description = path.with_suffix(".json")
     if not description.exists():
         return None
@@ -129,9 +131,10 @@ def _stored(path: Path, made_from: str) -> FilterReport | None:
         stored = json.loads(description.read_text(encoding="utf-8"))
         if stored["made_from"] != made_from:
             return None
-        if stored["checksum"] != _checksum(path):
+        checksum = _checksum(path)
+        if stored["checksum"] != checksum:
             raise ValueError("the checksum differs")
-        return FilterReport.from_json(stored["report"])
+        return FilterReport.from_json(stored["report"]), checksum
     except (OSError, ValueError, KeyError, TypeError) as error:
         warnings.warn(f"{path} is damaged ({error}) and is made again", RuntimeWarning, stacklevel=3)
         return None
@@ -144,7 +147,7 @@ def _write(
     filters: Filters,
     made_from: str,
     progress: Callable[[int], None] | None,
-) -> FilterReport:
+) -> tuple[FilterReport, str]:
     sieve = Sieve(filters)
     narrow = max(tokenizers.source.size, tokenizers.target.size) <= 2**16
     ids = pyarrow.list_(pyarrow.uint16() if narrow else pyarrow.int32())
@@ -156,7 +159,8 @@ def _write(
                 writer.write_batch(pyarrow.record_batch(_encode(chunk, tokenizers, sieve), schema=schema))
                 if progress:
                     progress(sieve.report.read)
-        description = {"made_from": made_from, "checksum": _checksum(beside), "report": sieve.report.to_json()}
+        checksum = _checksum(beside)
+        description = {"made_from": made_from, "checksum": checksum, "report": sieve.report.to_json()}
         beside.replace(path)
         beside.write_text(json.dumps(description), encoding="utf-8")
         beside.replace(path.with_suffix(".json"))
@@ -164,7 +168,7 @@ def _write(
         raise RegardError(f"{path} cannot be written ({error}); make room or choose another folder") from None
     finally:
         beside.unlink(missing_ok=True)
-    return sieve.report
+    return sieve.report, checksum
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:

@@ -1,4 +1,4 @@
-"""How good answers are: sacrebleu's scores for text, error rates for lexicons, and a test of which of two is better.
+"""How good answers are: sacrebleu's scores for text, error rates for lexicons.
 
 Every function takes answers and, for each answer, all references that count as right.
 """
@@ -27,35 +27,35 @@ def text_scores(answers: Sequence[str], references: References, *, tokenize: str
 
     `tokenize="none"` scores text that is tokenised already, as it stands.
     """
-    _check(answers, references)
-    streams = _streams(references)
+    check(answers, references)
     found = {}
-    for name, metric in _metrics(tokenize).items():
-        result = metric.corpus_score(list(answers), streams)
+    for name, metric in metrics(tokenize).items():
+        result = metric.corpus_score(list(answers), streams(references))
         found[name] = Score(float(result.score), str(metric.get_signature()))
     return {**found, "exact": Score(100 * _right(answers, references), "percent of answers equal to a reference")}
 
 
 def bleu(answers: Sequence[str], references: References, *, tokenize: str = "13a") -> float:
     """BLEU alone, for validation while training."""
-    _check(answers, references)
-    return float(_metrics(tokenize)["bleu"].corpus_score(list(answers), _streams(references)).score)
+    check(answers, references)
+    return float(metrics(tokenize)["bleu"].corpus_score(list(answers), streams(references)).score)
 
 
 def lexicon_scores(answers: Sequence[str], references: References) -> dict[str, Score]:
     """Word error (no reference is met) and symbol error (edits to the nearest one, over its length), in percent."""
-    _check(answers, references)
-    edits = symbols = 0
-    for answer, listed in zip(answers, references, strict=True):
-        said = answer.split()
-        distances = [(edit_distance(said, right.split()), len(right.split())) for right in listed]
-        nearest, length = min(distances, key=lambda pair: pair[0] / max(pair[1], 1))
-        edits += nearest
-        symbols += length
+    check(answers, references)
+    edits, symbols = map(sum, zip(*map(nearest, answers, references), strict=True))
     return {
         "word_error": Score(100 * (1 - _right(answers, references)), "percent of words that meet no listed reference"),
         "symbol_error": Score(100 * edits / max(symbols, 1), "edits per 100 symbols, to the nearest reference"),
     }
+
+
+def nearest(answer: str, listed: Sequence[str]) -> tuple[int, int]:
+    """Edits from an answer to the reference it is nearest to for its length, and the symbols of that reference."""
+    said = answer.split()
+    distances = [(edit_distance(said, right.split()), len(right.split())) for right in listed]
+    return min(distances, key=lambda pair: pair[0] / max(pair[1], 1))
 
 
 def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
@@ -69,35 +69,8 @@ def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
     return before[-1]
 
 
-def compare(
-    first: Sequence[str], second: Sequence[str], references: References, *, samples: int = 1000, tokenize: str = "13a"
-) -> dict[str, dict[str, float]]:
-    """Paired bootstrap (Koehn 2004): each score of both, and how likely their difference is chance."""
-    from sacrebleu.significance import PairedTest
-
-    _check(first, references)
-    _check(second, references)
-    test = PairedTest(
-        [("first", list(first)), ("second", list(second))],
-        _metrics(tokenize),
-        references=_streams(references),
-        test_type="bs",
-        n_samples=samples,
-    )
-    _, rows = test()
-    same = list(first) == list(second)  # sacrebleu counts only larger differences, and finds none among zeros
-    return {
-        name.lower(): {
-            "first": float(results[0].score),
-            "second": float(results[1].score),
-            "p": 1.0 if same else float(results[1].p_value),
-        }
-        for name, results in rows.items()
-        if name != "System"
-    }
-
-
-def _metrics(tokenize: str) -> dict[str, Any]:
+def metrics(tokenize: str) -> dict[str, Any]:
+    """sacrebleu's, by the names they have here."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.metrics.ter import TER
@@ -105,7 +78,7 @@ def _metrics(tokenize: str) -> dict[str, Any]:
     return {"bleu": BLEU(tokenize=tokenize, force=True), "chrf": CHRF(), "ter": TER()}
 
 
-def _streams(references: References) -> list[list[str | None]]:
+def streams(references: References) -> list[list[str | None]]:
     """sacrebleu's form: the first reference of every answer, then the second, …, None where there are fewer."""
     most = max(len(listed) for listed in references)
     return [[listed[number] if number < len(listed) else None for listed in references] for number in range(most)]
@@ -115,7 +88,8 @@ def _right(answers: Sequence[str], references: References) -> float:
     return sum(answer in listed for answer, listed in zip(answers, references, strict=True)) / len(answers)
 
 
-def _check(answers: Sequence[str], references: References) -> None:
+def check(answers: Sequence[str], references: References) -> None:
+    """Refuse what cannot be scored."""
     if not answers:
         raise RegardError("there is nothing to score: the test set has no pairs")
     if len(answers) != len(references):

@@ -22,6 +22,7 @@ from regard.data.tokenizers import Tokenizers
 from regard.decoding import DecodingConfig, Hypothesis, align, search, unknown_sources
 from regard.special import NAMES, PAD, UNK
 from regard.tasks.scores import Score, bleu, lexicon_scores, text_scores
+from regard.tasks.significance import Comparison, compare_lexicons, compare_texts
 from regard.tasks.vocabulary_loss import divergence, vocabulary_loss
 
 
@@ -132,6 +133,19 @@ class Translate:
         if self.lexicon:
             return lexicon_scores(answers, references)
         return text_scores(answers, references, tokenize=tokenize)
+
+    def compare(
+        self,
+        first: Sequence[str],
+        second: Sequence[str],
+        references: Sequence[Sequence[str]],
+        *,
+        tokenize: str = "13a",
+    ) -> Comparison:
+        """The scores of two models' answers, and how likely their difference is chance."""
+        if self.lexicon:
+            return compare_lexicons(first, second, references)
+        return compare_texts(first, second, references, tokenize=tokenize)
 
     def validation_score(self, answers: Sequence[str], references: Sequence[Sequence[str]]) -> dict[str, float]:
         """The one number by which checkpoints are compared."""

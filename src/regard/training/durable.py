@@ -52,6 +52,26 @@ def sweep(directory: Path) -> None:
 
 
 @contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Let one process at a time work in a directory; a killed one leaves nothing locked. Not known on Windows."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise RegardError(
+            f"{directory} is being trained by another process; wait for it, or choose another directory with -o"
+        ) from None
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def explaining(path: Path, beside: Path) -> Iterator[None]:
     """Turn a full disk, or another refusal to write, into a sentence, and leave nothing half-written behind."""
     try:

@@ -64,8 +64,10 @@ def train(
     )
     checkpoints = Checkpoints(directory / "checkpoints")
     randomness.seed(config.seed)
-    checkpoints.resume(run)
+    resumed = checkpoints.resume(run)
     if not _finished(directory, run):
+        if resumed and console:
+            console.out(f"going on from step {run.step:,}")
         with ExitStack() as stack:
             interruption = stack.enter_context(watchers.Interruption(checkpoints))
             watching = _watchers(run, checkpoints, stack=stack, validate=validate, console=console)
