@@ -14,6 +14,7 @@ B batch  H heads  L length  Q queries  K keys  D width of a head  M width of the
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,8 @@ class Sinusoidal(Position):
     """
 
     def on_input(self, x: Tensor, at: Tensor) -> Tensor:
+        if len(at) == 1 and at.device.type == "cpu":  # a step of decoding
+            return x + _wave(int(at), x.shape[-1], _precise(x)).to(x.dtype)
         return x + _waves(at, like=x).to(x.dtype)
 
 
@@ -217,6 +220,13 @@ def _waves(at: Tensor, *, like: Tensor) -> Tensor:
     """Sine on the even and cosine on the odd features: (L,) → (L, W)."""
     angles = _angles(at, like=like)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., : like.shape[-1]]
+
+
+@lru_cache(maxsize=4096)
+@torch.inference_mode(mode=False)  # what is remembered must serve training too
+def _wave(position: int, width: int, precision: torch.dtype) -> Tensor:
+    """`_waves` of one position: (1, W)"""
+    return _waves(torch.tensor([position]), like=torch.empty(width, dtype=precision))
 
 
 def _require_positive(**sizes: int) -> None:

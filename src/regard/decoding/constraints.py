@@ -37,8 +37,7 @@ class Constraints:
         length = said.shape[1]
         forced = self._forced(length, source, vocabulary=logits.shape[1])
         wanted = None if forced is None else logits.gather(1, forced.clamp(min=PAD).unsqueeze(1))
-        logits[:, PAD] = -math.inf
-        logits[:, BOS] = -math.inf
+        logits[:, PAD : BOS + 1 : BOS - PAD] = -math.inf
         if 0 < self.no_repeat_ngram <= length:
             logits.scatter_(1, repetitions(said, self.no_repeat_ngram), -math.inf)
         if length < self.min_length:

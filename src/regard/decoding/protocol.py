@@ -36,7 +36,7 @@ StateT = TypeVar("StateT", bound=State)
 class Model(Protocol[MemoryT, StateT]):
     """A model that answers one token at a time.
 
-    The logits of a step may be overwritten by whoever asked for them: a step makes new ones.
+    The logits of a step may be overwritten by whoever asked for them, and are good until the next step.
     """
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch import Tensor
 from regard.decoding.beam import beam_search
 from regard.decoding.config import DecodingConfig
 from regard.decoding.constraints import constraints
-from regard.decoding.coverage import covering
+from regard.decoding.coverage import Coverage, covering
 from regard.decoding.greedy import greedy
 from regard.decoding.protocol import Hypothesis, MemoryT, Model, StateT, evaluation, source_lengths
 from regard.decoding.sampling import sample, uniform_numbers
@@ -40,7 +41,7 @@ def search(
         return []
     if tree is not None and source.shape[0] > 1:
         raise RegardError(f"a tree is grown for one source, and here are {source.shape[0]}")
-    with evaluation(model):
+    with evaluation(model), _covering(model, source, lengths, config) as coverage:
         state = model.start(model.encode(source, lengths))
         rows = torch.arange(source.shape[0], device=source.device)
         if config.sample:
@@ -48,15 +49,19 @@ def search(
             finished = sample(model, state, rows, config=config, constraints=rules, uniform=numbers)
         elif config.beam == 1:
             finished = greedy(model, state, rows, config=config, constraints=rules)
-        elif config.coverage_penalty:
-            ends = source_lengths(source, lengths)
-            with covering(model, alignment=model.alignment, lengths=ends, penalty=config.coverage_penalty) as coverage:
-                finished = beam_search(
-                    model, state, rows, config=config, constraints=rules, coverage=coverage, tree=tree
-                )
         else:
-            finished = beam_search(model, state, rows, config=config, constraints=rules, tree=tree)
+            finished = beam_search(model, state, rows, config=config, constraints=rules, coverage=coverage, tree=tree)
     found = finished.best(source.shape[0], config.n_best)
     if tree is not None:
         tree.mark(found[0][0].tokens)
     return found
+
+
+def _covering(
+    model: Model[MemoryT, StateT], source: Tensor, lengths: Tensor | None, config: DecodingConfig
+) -> AbstractContextManager[Coverage | None]:
+    """What a beam search with a coverage penalty looks at; for others nothing is recorded."""
+    if config.sample or config.beam == 1 or not config.coverage_penalty:
+        return nullcontext()
+    ends = source_lengths(source, lengths)
+    return covering(model, alignment=model.alignment, lengths=ends, penalty=config.coverage_penalty)

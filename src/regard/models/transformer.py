@@ -26,6 +26,7 @@ from regard.attention.patterns import Causal, Padding, Pattern
 from regard.layers.blocks import Block, Stack
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.feed_forward import Activation, FeedForward
+from regard.layers.steps import Steps, steps_of
 from regard.layers.wiring import Wiring, WiringName, build_pair
 from regard.linear import Linear
 from regard.special import PAD
@@ -145,14 +146,22 @@ class Transformer(nn.Module):
         states = self.encoder(self.source(source), pattern=Padding(lengths) if padded else None)
         return Memory(states, lengths, padded)
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory: Memory) -> State | Steps:
         """The state before the first token."""
+        lengths = memory.lengths if memory.padded else None
+        steps = steps_of(self.decoder, rows=len(memory.lengths), memory=memory.states, lengths=lengths)
+        if steps is not None:
+            return steps
         origin = torch.arange(len(memory.lengths), device=memory.lengths.device)
         caches = [Cache() for _ in self.decoder.blocks]
         return State(caches, self.decoder.remember(memory.states), memory.lengths, memory.padded, origin)
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, token: Tensor, state: State | Steps) -> tuple[Tensor, State | Steps]:
         """What may follow `token` (B,): logits (B, V), and the state after it."""
+        if isinstance(state, Steps):
+            at = torch.tensor([state.length], device=token.device)
+            hidden = state.step(self.target(token.unsqueeze(1), at).squeeze(1))
+            return state.output(hidden, self.output), state
         at = torch.arange(state.caches[0].length, state.caches[0].length + 1, device=token.device)
         pattern = Padding(state.lengths) if state.padded else None
         x = self.target(token.unsqueeze(1), at)

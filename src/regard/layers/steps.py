@@ -1,0 +1,275 @@
+"""A stack of blocks, one position at a time, in as few calls as there can be.
+
+It computes what `Stack` computes with caches, and nothing else. A step of a small model is a hundred small products,
+and the way to each through modules, checks and views takes longer than the numbers in it. And beams do not change
+places: all beams of a sentence write into one buffer, and a mask says which entries are whose past.
+
+    past      (2 L, A, H, E, D)     keys and values of all blocks, an entry for every row of every step
+    mine      (A, 1, beams, E)      0 where an entry is the row's own past, −∞ elsewhere
+    memory    (2 L, A, H, S, D)     once for each sentence, however many beams look at it
+
+N = A · beams rows  A sentences  L blocks  H heads  D head width  M width  E entries  S memory length
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention.heads import MultiHead
+from regard.attention.patterns import All, Causal
+from regard.attention.positions import Position
+from regard.attention.recorder import watching
+from regard.attention.scores import Dot, ScaledDot
+from regard.attention.short import REGISTER
+from regard.errors import RegardError
+from regard.layers.blocks import Block, Stack
+from regard.layers.feed_forward import FeedForward
+from regard.layers.wiring import NormFirst, NormLast
+
+FEW_HEADS = 64  # rows · heads up to which torch's fused attention is faster than batched products
+
+Map = Callable[[Tensor], Tensor]
+
+
+@dataclass
+class Steps:
+    """Where a stack stands. A state is used once: `step` changes it, `reorder` makes another of it."""
+
+    layers: list[_Layer]
+    final: Map
+    past: Tensor  # E filled up to whole registers
+    mine: Tensor
+    memory: Tensor | None  # S filled up to whole registers
+    beyond: Tensor | None  # (A, 1, 1, S) −∞ where the memory has ended
+    origin: Tensor  # (N,) the sentence that each row looks at
+    beams: int = 1  # rows of each sentence, which stand together
+    entries: int = 0
+    length: int = 0  # positions so far
+    branched: bool = False  # whether a row may have entries beside it that are not its past
+    scratch: Tensor | None = None  # room for what is made of a step
+
+    def step(self, x: Tensor) -> Tensor:
+        """The next position of every row: x (N, M) → (N, M)"""
+        if watching():
+            raise RegardError("this state keeps no weights; begin recording before model.start(memory)")
+        self._make_room()
+        for number, layer in enumerate(self.layers):
+            x = layer.around_attention.leave(x, self._look_back(number, layer, layer.around_attention.enter(x)))
+            if layer.cross is not None and layer.around_cross is not None:
+                x = layer.around_cross.leave(x, self._look_aside(number, layer, layer.around_cross.enter(x)))
+            x = layer.around_feed_forward.leave(x, layer.feed_forward(layer.around_feed_forward.enter(x)))
+        self.entries += self.beams
+        self.length += 1
+        return self.final(x)
+
+    def output(self, x: Tensor, linear: nn.Linear) -> Tensor:
+        """linear(x) (N, V) in room that is used again: good until the next step."""
+        if self.scratch is None or len(self.scratch) < len(x):
+            self.scratch = x.new_empty(len(x), linear.out_features)
+        room = self.scratch[: len(x)]
+        bias: Tensor | None = linear.bias
+        if bias is None:
+            return torch.mm(x, linear.weight.T, out=room)
+        return torch.addmm(bias, x, linear.weight.T, out=room)
+
+    def _make_room(self) -> None:
+        """An entry for each row of this step, which is its own; what is not filled yet is zero and nobody's."""
+        after = self.entries + self.beams
+        if after > self.past.shape[3]:
+            more = -(-max(after, 2 * self.past.shape[3]) // REGISTER) * REGISTER - self.past.shape[3]
+            self.past = F.pad(self.past, (0, 0, 0, more))
+            self.mine = F.pad(self.mine, (0, more), value=-torch.inf)
+        self.mine[..., self.entries : after].diagonal(dim1=-2, dim2=-1).fill_(0)
+
+    def _look_back(self, number: int, layer: _Layer, x: Tensor) -> Tensor:
+        """Attention over each row's own past and itself."""
+        sentences, heads, after = len(x) // self.beams, layer.heads, self.entries + self.beams
+        projected = F.linear(x, layer.weight, layer.bias).view(sentences, self.beams, 3, heads, -1)
+        past = self.past[2 * number : 2 * number + 2]  # (2, A, H, E, D)
+        past[:, :, :, self.entries : after] = projected[:, :, 1:].permute(2, 0, 3, 1, 4)
+        if sentences * heads <= FEW_HEADS:
+            keys, values = past[:, :, :, :after]
+            found = _fused(projected[:, :, 0], keys, values, self.mine[..., :after] if self.branched else None)
+        else:
+            filled = -(-after // REGISTER) * REGISTER
+            keys, values = past[:, :, :, :filled]
+            found = _batched(projected[:, :, 0], keys, values, self.mine[..., :filled])
+        return layer.output(found.view(len(x), -1))
+
+    def _look_aside(self, number: int, layer: _Layer, x: Tensor) -> Tensor:
+        """Attention over the memory: all beams of a sentence at once."""
+        assert self.memory is not None
+        assert layer.cross is not None
+        keys, values = self.memory[2 * number : 2 * number + 2]  # (A, H, S, D)
+        sentences, heads = keys.shape[:2]
+        query = F.linear(x, layer.cross.weight, layer.cross.bias).view(sentences, self.beams, heads, -1)
+        attend = _fused if sentences * heads <= FEW_HEADS else _batched
+        return layer.cross.output(attend(query, keys, values, self.beyond).view(len(x), -1))
+
+    def reorder(self, rows: Tensor) -> Steps:
+        """These rows, in this order. While every sentence keeps its beams, only the mask changes."""
+        origin = self.origin.index_select(0, rows)
+        mine = self.mine.flatten(0, 2).index_select(0, rows)  # (N, E)
+        if torch.equal(origin, self.origin):
+            return replace(self, mine=mine.view(self.mine.shape), branched=self.branched or self.beams > 1)
+        kept, origin, counts = torch.unique_consecutive(origin, return_inverse=True, return_counts=True)
+        beams = int(counts[0]) if len(counts) else 1
+        if not bool((counts == beams).all()):
+            kept, origin, beams = kept[origin], torch.arange(len(rows), device=rows.device), 1
+        past, memory, beyond = self.past, self.memory, self.beyond
+        if len(kept) != past.shape[1] or not torch.equal(kept, torch.arange(len(kept), device=rows.device)):
+            past = past.index_select(1, kept)
+            memory = None if memory is None else memory.index_select(1, kept)
+            beyond = None if beyond is None else beyond.index_select(0, kept)
+        return replace(
+            self,
+            past=past,
+            mine=mine.view(len(kept), 1, beams, -1),
+            memory=memory,
+            beyond=beyond,
+            origin=origin,
+            beams=beams,
+            branched=self.branched or max(beams, self.beams) > 1,
+        )
+
+
+def steps_of(stack: Stack, *, rows: int, memory: Tensor | None = None, lengths: Tensor | None = None) -> Steps | None:
+    """The state before the first position; None if the stack has parts that only itself can compute, or must be seen.
+
+    memory (A, S, M) with A = rows, of which lengths (A,) are not padding.
+    """
+    blocks = [cast(Block, block) for block in stack.blocks]
+    if torch.is_grad_enabled() or watching() or not all(map(_is_plain, blocks)):
+        return None
+    if lengths is not None and not bool(lengths.all()):  # nothing to look at: the weights are zeros there
+        return None
+    layers = [_Layer.of(block) for block in blocks]
+    like, heads = layers[0].weight, layers[0].heads
+    remembered = beyond = None
+    if memory is not None:
+        fill = -memory.shape[1] % REGISTER
+        remembered = F.pad(torch.stack([part for seen in stack.remember(memory) for part in seen]), (0, 0, 0, fill))
+        if fill or lengths is not None:
+            ends = memory.shape[1] if lengths is None else lengths.view(-1, 1, 1, 1)
+            place = torch.arange(memory.shape[1] + fill, device=like.device).expand(rows, 1, 1, -1)
+            beyond = like.new_zeros(place.shape).masked_fill_(place >= ends, -torch.inf)
+    return Steps(
+        layers=layers,
+        final=stack.final,
+        past=like.new_zeros(2 * len(blocks), rows, heads, REGISTER, like.shape[1] // heads),
+        mine=like.new_full((rows, 1, 1, REGISTER), -torch.inf),
+        memory=remembered,
+        beyond=beyond,
+        origin=torch.arange(rows, device=like.device),
+    )
+
+
+def _fused(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """query (A, Q, H, D), keys and values (A, H, K, D), mask (A, 1, Q or 1, K) → (A, Q, H, D)"""
+    found = F.scaled_dot_product_attention(query.transpose(1, 2), keys, values, mask, scale=1.0)
+    return found.transpose(1, 2).contiguous()
+
+
+def _batched(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """The same by two batched products."""
+    sentences, queries, heads, _ = query.shape
+    weights = torch.bmm(query.transpose(1, 2).flatten(0, 1), keys.flatten(0, 1).transpose(1, 2))  # (A·H, Q, K)
+    if mask is not None:
+        weights.view(sentences, heads, queries, -1).add_(mask)
+    found = torch.bmm(weights.softmax(-1), values.flatten(0, 1))
+    return found.view(sentences, heads, queries, -1).transpose(1, 2).contiguous()
+
+
+def _is_plain(block: Block) -> bool:
+    """Whether a block is made of the parts that are computed here."""
+    attentions = [block.attention] if block.cross is None else [block.attention, block.cross]
+    return isinstance(block.feed_forward, FeedForward) and all(
+        type(part) is MultiHead
+        and type(part.score) in (Dot, ScaledDot)
+        and type(part.position) is Position
+        and type(part.pattern) in (All, Causal)
+        and part.heads == part.key_value_heads
+        for part in attentions
+    )
+
+
+@dataclass(frozen=True)
+class _Cross:
+    weight: Tensor
+    bias: Tensor | None
+    output: Map
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """The parts of a block, with one product for query, key and value, and 1/√D within the query's weights."""
+
+    heads: int
+    weight: Tensor  # (3 M, M)
+    bias: Tensor | None
+    output: Map
+    cross: _Cross | None
+    feed_forward: Map
+    around_attention: _Around
+    around_cross: _Around | None
+    around_feed_forward: _Around
+
+    @staticmethod
+    def of(block: Block) -> _Layer:
+        attention = cast(MultiHead, block.attention)
+        weight, bias = _scaled(attention)
+        biases = None if bias is None else torch.cat([bias, attention.key.bias, attention.value.bias])
+        cross = None if block.cross is None else _Cross(*_scaled(block.cross), _linear(block.cross.output))
+        return _Layer(
+            heads=attention.heads,
+            weight=torch.cat([weight, attention.key.weight, attention.value.weight]),
+            bias=biases,
+            output=_linear(attention.output),
+            cross=cross,
+            feed_forward=block.feed_forward,
+            around_attention=_Around(block.around_attention),
+            around_cross=None if block.around_cross is None else _Around(block.around_cross),
+            around_feed_forward=_Around(block.around_feed_forward),
+        )
+
+
+class _Around:
+    """A residual around a sublayer, as two halves; what a sublayer gives is its own to overwrite."""
+
+    def __init__(self, residual: nn.Module) -> None:
+        assert isinstance(residual, NormFirst | NormLast)
+        self.norm = _norm(residual.norm)
+        self.first = isinstance(residual, NormFirst)
+        self.alpha = 1.0 if isinstance(residual, NormFirst) else residual.alpha
+
+    def enter(self, x: Tensor) -> Tensor:
+        return self.norm(x) if self.first else x
+
+    def leave(self, x: Tensor, found: Tensor) -> Tensor:
+        found = found.add_(x, alpha=self.alpha)
+        return found if self.first else self.norm(found)
+
+
+def _scaled(attention: MultiHead) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of the queries as the score compares them."""
+    linear = attention.query
+    scale = (linear.out_features // attention.heads) ** -0.5 if isinstance(attention.score, ScaledDot) else 1.0
+    return linear.weight * scale, None if linear.bias is None else linear.bias * scale
+
+
+def _linear(linear: nn.Linear) -> Map:
+    weight, bias = linear.weight, linear.bias
+    return lambda x: F.linear(x, weight, bias)
+
+
+def _norm(norm: nn.Module) -> Map:
+    if not isinstance(norm, nn.LayerNorm):
+        return norm
+    shape, weight, bias, epsilon = norm.normalized_shape, norm.weight, norm.bias, norm.eps
+    return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)
