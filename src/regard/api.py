@@ -31,6 +31,7 @@ from regard.special import EOS, NAMES
 from regard.tasks.scores import Score
 from regard.tasks.significance import Comparison
 from regard.tasks.translate import Answer, Translate
+from regard.teacher import distil
 from regard.training import durable, machine
 from regard.training import report as reports
 from regard.training.checkpoint import Checkpoints, load_weights
@@ -64,6 +65,11 @@ def _train(chosen: Recipe, path: Path, console: Console) -> Model:
     begun = _settle(path, chosen)
     device = machine.prepare(chosen.training)
     splits = open_splits(chosen.data, seed=chosen.training.seed)
+    if chosen.data.teacher:
+        taught = path / "checkpoints" / "teacher"
+        splits = replace(
+            splits, train=distil(splits.train, teacher=Path(chosen.data.teacher), folder=taught, console=console)
+        )
     tokenizers = Tokenizers.load(path) if begun else _learn_tokenizers(path, chosen, splits.train, console)
     train_corpus = _corpus("train", splits.train, tokenizers, path, chosen, console)
     _require_same_data(path, train_corpus, begun=begun)

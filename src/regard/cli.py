@@ -91,11 +91,15 @@ def train(
         Path | None, typer.Option("--out", "-o", help="the model directory, resumed if it exists; runs/RECIPE without")
     ] = None,
     changes: Changes = None,
+    teacher: Annotated[
+        Path | None, typer.Option(help="a larger model whose answers are learned instead of the targets")
+    ] = None,
 ) -> None:
     """Train a model from a recipe, or go on with one that was interrupted."""
     from regard.api import train as train_model
 
-    model = train_model(recipe, out=out, changes=changes or [], show=True)
+    taught = [] if teacher is None else [f"data.teacher={json.dumps(str(teacher.resolve()))}"]
+    model = train_model(recipe, out=out, changes=[*(changes or []), *taught], show=True)
     print(f"trained for {model.report['steps']:,} steps: {model.report['ended']}")
     print(f"scores on {model.judged_on}:")
     _print_scores(model.report["scores"], model.report.get("signatures", {}))

@@ -25,6 +25,7 @@ class DataConfig(BaseModel):
     )
     valid: Entry | list[Entry] | None = Field(None, description="as train; without it, pairs are held out of train")
     test: Entry | list[Entry] | None = Field(None, description="as train")
+    teacher: str | None = Field(None, description="a model directory whose answers are learned instead of the targets")
     columns: Columns = Field(default_factory=Columns, description="which columns of TSV, CSV, JSONL or Parquet")
     max_length: PositiveInt = Field(256, description="pairs with more tokens on a side are dropped")
     max_ratio: float | None = Field(None, ge=1, description="pairs with one side that many times longer are dropped")
