@@ -47,6 +47,17 @@ def test_many_weights_are_stored_as_bytes_and_stay_close(monkeypatch: pytest.Mon
     assert ((found - weights).abs() <= weights.amax(-1, keepdim=True) / 509).all()
 
 
+@pytest.mark.parametrize(("count", "largest", "encoding"), [(11, 1.0, "f32"), (4999, 1.0, "f16"), (4999, 1e6, "f32")])
+def test_queries_and_keys_go_to_json_and_back(count: int, largest: float, encoding: str):
+    vectors = torch.randn(2, count, 3), torch.randn(2, 5, 3) * largest
+    side, other = Side(tuple(map(str, range(count)))), Side(tuple("abcde"))
+    each = Map("m", "cross", "q", "k", torch.zeros(2, count, 5), (0, 1), vectors=vectors)
+    stored = json.loads(json.dumps(Record("", {"q": side, "k": other}, (each,)).to_json()))
+    assert stored["maps"][0]["vectors"]["encoding"] == encoding
+    found = Record.from_json(stored).maps[0].vectors
+    assert_close(found, vectors, rtol=1e-6 if encoding == "f32" else 1e-3, atol=1e-6)
+
+
 def test_one_layer_or_head_can_be_kept():
     record = made(torch.rand(3, 5, 7))
     one = record.only(layer=1, head=2)
