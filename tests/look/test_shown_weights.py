@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +15,11 @@ import pytest
 import torch
 
 from marian_copy import LAYERS, VOCABULARY, marian
+from regard.attention import MultiHead, recording
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.decoding import DecodingConfig
 from regard.look.capture import capture
-from regard.look.record import Record
+from regard.look.record import Map, Record, Side
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.special import BOS, EOS
 from regard.tasks.translate import Translate
@@ -82,6 +84,23 @@ def test_a_browser_shows_the_attentions_that_marian_returns(watched: Callable[..
             browsing.point(page, row, column)
             weight = expected.cross_attentions[layer][0, head, row, column].item()
             assert browsing.number(page) == pytest.approx(weight, abs=1e-5)
+
+
+def test_a_page_holds_the_weights_of_two_heads_made_by_hand(tmp_path: Path):
+    """Head 0 compares 1 and 1 + ln 3 with themselves, head 1 asks for nothing in particular: e^0 : e^0."""
+    module = MultiHead(2, heads=2, bias=False)
+    with torch.no_grad():
+        module.query.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+        module.key.weight.copy_(torch.eye(2))
+    large = 1 + math.log(3)
+    with recording(module) as seen:
+        module(torch.tensor([[[1.0, 5.0], [large, 7.0]]]))
+    sides = {"tokens": Side(("one", "two"))}
+    record = Record("two heads", sides, (Map("look", "self", "tokens", "tokens", seen[""][0], (0, 1)),))
+    shown = made_records.decode(in_page(record, tmp_path / "look.html")["maps"][0])
+    odds = 3**large
+    by_hand = [[[1 / 4, 3 / 4], [1 / (1 + odds), odds / (1 + odds)]], [[1 / 2, 1 / 2], [1 / 2, 1 / 2]]]
+    np.testing.assert_allclose(shown, by_hand, rtol=1e-6)
 
 
 @pytest.mark.parametrize("order", ["bahdanau", "luong"])
