@@ -211,14 +211,13 @@ class Model:
         reference: str | None = None,
         layer: int | None = None,
         head: int | None = None,
-        query: int = 0,
         beam: bool = True,
         decoding: DecodingConfig | None = None,
     ) -> Record:
         """What the model looks at when it answers `text`, or when it is made to say `reference`.
 
-        `layer` and `head` keep one of each; `query` is the item of the answer whose products with the keys are kept.
-        The record shows itself in a notebook; `.save("look.html")` writes the page, .png a picture, .json the numbers.
+        With `layer` or `head`, no other weights are computed. The record shows itself in a notebook;
+        `.save("look.html")` writes the page, .png a picture, .json the numbers.
         """
         record = capture(
             self.module,
@@ -227,11 +226,11 @@ class Model:
             decoding=decoding or self.recipe.decoding,
             reference=reference,
             only="*" if layer is None else f"*.{layer}.*",
+            head=head,
             beam=beam,
-            query=(head or 0, query),
         )
         names = {"name": str(self.path), "kind": self.recipe.kind, "task": self.recipe.task}
-        return replace(record, model=names).only(layer=layer, head=head)
+        return replace(record, model=names)
 
     def habits(self, texts: Iterable[str]) -> dict[str, Any]:
         """What each head tends to do, averaged over many texts: `statistics` of a record."""

@@ -207,7 +207,6 @@ def look(
     ] = None,
     layer: Annotated[int | None, typer.Option(help="this layer alone")] = None,
     head: Annotated[int | None, typer.Option(help="this head alone")] = None,
-    query: Annotated[int, typer.Option(help="the item of the answer whose products with the keys are shown")] = 0,
     reference: Annotated[str | None, typer.Option(help="make the model say this, and show what it looks at")] = None,
     pharaoh: Annotated[
         bool, typer.Option("--pharaoh", help="print word alignments, source-target, and nothing else")
@@ -223,7 +222,7 @@ def look(
     run_look(
         [str(name) for name in models],
         out=out,
-        options={"layer": layer, "head": head, "query": query, "reference": reference},
+        options={"layer": layer, "head": head, "reference": reference},
         pharaoh=pharaoh,
         statistics=statistics,
         port=port,

@@ -15,7 +15,7 @@ from regard.data.files import read_lines
 from regard.errors import RegardError
 from regard.look import live, page
 from regard.look.record import Record
-from regard.look.show import main_map
+from regard.look.show import main_map, printable
 from regard.look.terminal import heat_map
 
 
@@ -56,7 +56,7 @@ def draw(record: Record, console: Console) -> None:
     """The answer, and its main map averaged over heads, source items down and answer items across."""
     chosen = main_map(record)
     console.print(
-        f"{record.model.get('name', '')}  {chosen.name}, mean of {len(chosen.heads)} heads\n",
+        f"{printable(record.model.get('name', ''))}  {chosen.name}, mean of {len(chosen.heads)} heads\n",
         highlight=False,
         markup=False,
     )
@@ -65,7 +65,7 @@ def draw(record: Record, console: Console) -> None:
         heat_map(chosen.weights.mean(0), rows, columns, colour=console.color_system is not None), soft_wrap=True
     )
     if record.answer is not None:
-        console.print(f"\n{record.answer.text}", highlight=False, markup=False)
+        console.print(f"\n{printable(record.answer.text)}", highlight=False, markup=False)
 
 
 def serve(lookers: Sequence[live.Looker], *, port: int) -> None:

@@ -10,7 +10,7 @@ from random_patterns import Scene, scenes
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from regard.attention import Cache, MultiHead, attend, deliver, formula, positions, watching
+from regard.attention import Cache, MultiHead, attend, deliver, formula, positions, scores, watching
 from regard.attention.patterns import (
     All,
     Blocks,
@@ -142,10 +142,70 @@ def test_only_what_is_asked_for_is_recorded(model: nn.Module) -> None:
 def test_queries_and_keys_are_shown_as_they_were_compared(model: nn.Module) -> None:
     with recording(model) as record:
         model(sequence())
-    query, key = record.vectors("1.look")
+    ((query, key),) = record.vectors("1.look")
     assert_close((query @ key.transpose(-1, -2)).softmax(-1), record["1.look"])
     with pytest.raises(KeyError, match="no queries and keys were delivered by '0'"):
         record.vectors("0")
+
+
+@pytest.mark.parametrize("scheme", ["none", "shaw", "alibi"])
+@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
+@pytest.mark.parametrize("pattern", PATTERNS, ids=str)
+def test_one_head_is_what_it_is_among_all(pattern: Pattern, score: str, scheme: str) -> None:
+    torch.manual_seed(1)
+    position = positions.build(scheme, width=WIDTH, heads=HEADS)
+    module = MultiHead(WIDTH, heads=HEADS, key_value_heads=1, score=score, position=position)
+    x = sequence()
+    with recording(module) as everything:
+        expected = module(x, pattern=pattern)
+    with recording(module, head=1) as record:
+        out = module(x, pattern=pattern)
+    assert record[""].shape == (BATCH, 1, LENGTH, LENGTH)
+    assert_close(record[""], everything[""][:, 1:2])
+    assert_close(out, expected)
+    (gradient,) = torch.autograd.grad(out.square().sum(), [module.query.weight])
+    assert_close(gradient, torch.autograd.grad(expected.square().sum(), [module.query.weight])[0], rtol=1e-4, atol=1e-4)
+    if everything.has_vectors(""):
+        ((query, key),) = record.vectors("")
+        ((queries, keys),) = everything.vectors("")
+        assert_close((query, key), (queries[:, 1:2], keys[:, 1:2]))
+
+
+def test_a_pattern_of_its_own_for_each_head_goes_with_its_head() -> None:
+    allowed = torch.rand(BATCH, HEADS, LENGTH, LENGTH, generator=torch.Generator().manual_seed(5)) < 0.4
+    for pattern in (Matrix(allowed), Matrix(allowed) & Window(9), Matrix(allowed) & Window(3, dilation=5)):
+        module, query = Attention(), torch.randn(BATCH, HEADS, LENGTH, WIDTH)
+        with recording(module, head=2) as record:
+            module(query, query, query, pattern=pattern)
+        shown = pattern.dense(LENGTH, LENGTH).expand(BATCH, HEADS, LENGTH, LENGTH)[:, 2:]
+        assert torch.equal(record[""] > 0, shown)
+
+
+@pytest.mark.parametrize("only", ["*", "2.*"])
+@pytest.mark.parametrize("head", [None, 2])
+def test_no_weights_are_computed_but_those_asked_for(
+    model: nn.Module, only: str, head: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[tuple[int, ...]] = []
+    matrix = scores.Score.matrix
+
+    def counted(self: scores.Score, query: Tensor, key: Tensor) -> Tensor:
+        computed.append(tuple(query.shape[:-1]))
+        return matrix(self, query, key)
+
+    monkeypatch.setattr(scores.Score, "matrix", counted)
+    with recording(model, only=only, head=head) as record:
+        model(sequence())
+    assert len(record) == (4 if only == "*" else 2)
+    assert computed == [(BATCH, HEADS if head is None else 1, LENGTH)] * len(record)
+
+
+def test_a_head_that_a_module_does_not_have_is_not_recorded(model: nn.Module) -> None:
+    x = sequence()
+    with recording(model, head=HEADS) as record:
+        out = model(x)
+    assert len(record) == 0
+    assert_close(out, model(x))
 
 
 def test_every_call_is_kept_and_the_latest_is_shown() -> None:

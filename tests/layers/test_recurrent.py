@@ -234,10 +234,22 @@ def test_recording_shows_each_layer_and_direction_and_changes_nothing(cell: Any,
     torch.manual_seed(1)
     gates = gate_weights(module, x, LENGTHS)
     assert torch.equal(output, expected)
-    assert set(record) == {"reader"}
-    assert_close(record.calls("reader"), [direction.summary().unsqueeze(1) for direction in gates])
-    assert record["reader"].shape == (4, 1, 11, 11)
+    names = [f"reader.layers.{layer}.{way}" for layer in range(2) for way in ("forward", "reverse")]
+    assert list(record) == names
+    assert_close([record[name] for name in names], [direction.summary().unsqueeze(1) for direction in gates])
+    assert record[names[0]].shape == (4, 1, 11, 11)
     assert_close(torch.cat([direction.states() for direction in gates[2:]], dim=-1), output, atol=1e-5, rtol=0)
+
+
+def test_one_layer_of_gates_can_be_asked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Recurrent("lstm", 3, width=7, layers=3, bidirectional=True)
+    read: list[Gates] = []
+    summary = Gates.summary
+    monkeypatch.setattr(Gates, "summary", lambda gates: read.append(gates) or summary(gates))
+    with recording(model, only="*.1.*") as record:
+        model(torch.randn(4, 11, 3), LENGTHS)
+    assert list(record) == ["layers.1.forward", "layers.1.reverse"]
+    assert len(read) == 2
 
 
 def test_a_plain_rnn_has_no_gates() -> None:

@@ -71,7 +71,6 @@ def record(sides: Record, maps: list[Record], **fields: Any) -> Record:
         "sides": sides,
         "maps": maps,
         "answer": None,
-        "contributions": None,
         "saliency": None,
         "beam": None,
         "statistics": None,
@@ -144,6 +143,26 @@ def beam(target: list[str]) -> Record:
     return {"nodes": nodes}
 
 
+def wide_beam(steps: int, width: int) -> Record:
+    """A beam search over so many steps: each keeps `width` and drops as many, and the best end as the answer."""
+    generator = np.random.default_rng(5)
+    words = ["▁ein", "▁junger", "▁mann", "▁backsteingebäude", "▁und", ".", "▁in", "▁straßenbahnhaltestelle"]
+    nodes: list[Record] = []
+    alive = [-1]
+    for step in range(steps):
+        begun = len(nodes)
+        for place in range(2 * width):
+            parent = alive[0] if place == 0 else alive[int(generator.integers(len(alive)))]
+            logprob = round(float(-generator.exponential(0.5)), 4)
+            total = round(logprob + (nodes[parent]["sum"] if parent >= 0 else 0.0), 4)
+            state = ("answer" if place == 0 else "kept") if place < width else "dropped"
+            token = words[int(generator.integers(len(words)))]
+            node = {"parent": parent, "token": token, "logprob": logprob, "sum": total, "step": step, "state": state}
+            nodes.append(node)
+        alive = list(range(begun, begun + width))
+    return {"nodes": nodes}
+
+
 def statistics(maps: list[Record], generator: np.random.Generator) -> Record:
     measures = ["previous", "same", "next", "first", "last", "punctuation", "special"]
     heads = [
@@ -167,8 +186,27 @@ def statistics(maps: list[Record], generator: np.random.Generator) -> Record:
     return {"sentences": 100, "heads": heads, "similarity": similarity}
 
 
-def transformer(layers: int = 4, heads: int = 8, encoding: str = "f32") -> Record:
-    """What a Transformer that translates gives, everything asked for."""
+def vectors_of(queries: Floats, keys: Floats, encoding: str = "f32") -> Record:
+    """The field `vectors` of a map: queries (H, Q, D) and keys (H, K, D)."""
+    kind = {"f32": "<f4", "f16": "<f2"}[encoding]
+    stored = [base64.b64encode(x.astype(kind).tobytes()).decode() for x in (queries, keys)]
+    return {"width": queries.shape[-1], "encoding": encoding, "queries": stored[0], "keys": stored[1]}
+
+
+def decode_vectors(stored: Record) -> tuple[Floats, Floats]:
+    """Queries and keys of a map, as numpy reads them."""
+    heads, queries, keys = stored["shape"]
+    kind = {"f32": "<f4", "f16": "<f2"}[stored["vectors"]["encoding"]]
+
+    def read(name: str, length: int) -> Floats:
+        numbers = np.frombuffer(base64.b64decode(stored["vectors"][name]), kind).astype(np.float32)
+        return numbers.reshape(heads, length, stored["vectors"]["width"])
+
+    return read("queries", queries), read("keys", keys)
+
+
+def transformer(layers: int = 4, heads: int = 8, encoding: str = "f32", vectors: str = "f32") -> Record:
+    """What a Transformer that translates gives, everything asked for; no queries and keys of its first layer."""
     generator = np.random.default_rng(7)
     source, target = len(SOURCE), len(TARGET)
     maps = []
@@ -180,23 +218,16 @@ def transformer(layers: int = 4, heads: int = 8, encoding: str = "f32") -> Recor
         maps.append(attention_map(f"encoder.blocks.{layer}.attention", own, **shared, **inside))
         own = looking(generator, heads, target, target, causal=True)
         maps.append(attention_map(f"decoder.blocks.{layer}.attention", own, **shared, **said))
-        across = looking(generator, heads, target, source)
-        maps.append(attention_map(f"decoder.blocks.{layer}.cross", across, **shared))
-    width, query = 16, 2
-    query_vector, key_vectors = (
-        generator.normal(size=width).round(4) / 4,
-        generator.normal(size=(source, width)).round(4),
-    )
-    across[1, query] = softmax((key_vectors @ query_vector).astype(np.float32))
-    maps[-1] |= encode(across, encoding)
-    vectors = {"query_vector": query_vector.tolist(), "key_vectors": key_vectors.tolist()}
+        queries, keys = generator.normal(size=(heads, target, 16)) / 2, generator.normal(size=(heads, source, 16))
+        across = softmax((queries @ keys.transpose(0, 2, 1)).astype(np.float32))
+        known = {"vectors": vectors_of(queries, keys, vectors)} if layer else {}
+        maps.append(attention_map(f"decoder.blocks.{layer}.cross", across, **shared, **known))
     saliency = generator.normal(size=(target, source)) * 0.2 + np.eye(target, source)
     return record(
         {"source": tokens(SOURCE, "a man sleeps on the old green bench"), "target": tokens(TARGET)},
         maps,
         title="a man sleeps on the old green bench → ein mann schläft auf der alten grünen bank.",
         answer=answer(generator, TARGET),
-        contributions={"map": maps[-1]["name"], "head": 1, "query": query, "width": width, **vectors},
         saliency={"source": attention_map("saliency", saliency[None], sums="any")},
         beam=beam(TARGET),
         statistics=statistics(maps, generator),
@@ -232,8 +263,7 @@ def hostile() -> Record:
     made["saliency"] = {HOSTILE[0]: attention_map(HOSTILE[0], np.eye(count)[None])}
     made["beam"] = beam(HOSTILE)
     made["statistics"] = statistics(maps, generator)
-    vectors = {"query_vector": [1.0, 2.0], "key_vectors": [[0.5, 0.25]] * count}
-    made["contributions"] = {"map": maps[0]["name"], "head": 0, "query": 0, "width": 2, **vectors}
+    maps[0]["vectors"] = vectors_of(generator.normal(size=(2, count, 3)), generator.normal(size=(2, count, 3)))
     return made
 
 

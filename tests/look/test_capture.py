@@ -95,14 +95,61 @@ def test_only_what_is_asked_for_is_computed():
     assert [each.name for each in record.maps] == ["decoder.blocks.1.attention", "decoder.blocks.1.cross"]
 
 
-def test_contributions_sum_to_the_scores_behind_the_weights():
-    record = capture(model("transformer"), task(), "badge", decoding=GREEDY, query=(2, 1))
-    found = record.contributions
-    assert found is not None
-    scores = torch.tensor(found["key_vectors"]) @ torch.tensor(found["query_vector"])
-    assert_close(scores.softmax(-1), record.map(found["map"]).weights[2, 1], atol=1e-5, rtol=1e-4)
-    with pytest.raises(RegardError, match="there is no head 9"):
-        capture(model("transformer"), task(), "badge", decoding=GREEDY, query=(9, 0))
+def test_one_layer_of_a_recurrent_network_is_that_layers_gates():
+    record = capture(model("seq2seq"), task(), "badge", decoding=GREEDY, only="*.1.*")
+    assert [(each.name, each.layer, each.kind) for each in record.maps] == [
+        ("encoder.layers.1.forward", 1, "gates"),
+        ("encoder.layers.1.reverse", 1, "gates"),
+    ]
+
+
+def test_one_head_is_the_head_of_the_whole():
+    module = model("transformer")
+    everything = capture(module, task(), "badge", decoding=GREEDY)
+    record = capture(module, task(), "badge", decoding=GREEDY, head=2)
+    for each in record.maps:
+        assert each.heads == (2,)
+        assert_close(each.weights, everything.map(each.name).weights[2:])
+    with pytest.raises(RegardError, match="matches only='\\*', head=3"):
+        capture(module, task(), "badge", decoding=GREEDY, head=3)
+    with pytest.raises(RegardError, match="look without layer and head"):
+        capture(module, task(), "badge", decoding=GREEDY, only="*.7.*")
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("transformer", {}),
+        *(
+            ("seq2seq", {"score": score, "order": order})
+            for score in ("general", "cosine")
+            for order in ("bahdanau", "luong")
+        ),
+    ],
+)
+def test_queries_and_keys_make_the_scores_behind_the_weights(kind: str, settings: dict[str, str]):
+    record = capture(model(kind, **settings), task(), "badge", decoding=GREEDY, reference="cab")
+    cross = [each for each in record.maps if each.kind == "cross"]
+    for each in cross:
+        assert each.vectors is not None
+        queries, keys = each.vectors
+        assert_close((queries @ keys.transpose(-1, -2)).softmax(-1), each.weights, atol=1e-5, rtol=1e-4)
+    assert len(cross) == (2 if kind == "transformer" else 1)
+
+
+def test_a_score_that_is_no_dot_product_has_no_queries_and_keys_to_show():
+    record = capture(model("seq2seq", score="additive"), task(), "badge", decoding=GREEDY)
+    assert [each.vectors for each in record.maps] == [None] * len(record.maps)
+
+
+def test_queries_and_keys_are_kept_as_far_as_there_is_room_those_of_the_alignment_first(monkeypatch):
+    size = (4 + 6) * 12  # of the alignment: 3 heads of width 4, answer of 4 items, source of 6
+    for room, enough in ((size - 1, False), (size, True)):
+        monkeypatch.setattr("regard.look.capture.MOST_VECTORS", room)
+        record = capture(model("transformer"), task(), "badge", decoding=GREEDY, reference="cab")
+        kept = {each.name: each.vectors for each in record.maps if each.vectors is not None}
+        assert ("decoder.blocks.1.cross" in kept) == enough
+        assert 0 < sum(part.numel() for vectors in kept.values() for part in vectors) <= room
 
 
 @pytest.mark.parametrize("kind", ["transformer", "seq2seq"])

@@ -45,6 +45,13 @@ def test_names_that_would_break_the_picture_are_shown_by_a_picture():
     assert top.split() == ["␉", "�"]
 
 
+def test_a_name_without_end_is_cut():
+    top, row = lines(torch.ones(1, 1), ["x" * 10_000], ["y" * 10_000])
+    assert len(top) == len(row) < 80
+    assert row.startswith("x" * 20)
+    assert "…" in row
+
+
 def test_nothing_to_draw_is_drawn_as_nothing():
     assert lines(torch.zeros(0, 0), [], []) == [" "]
     assert lines(torch.zeros(2, 0), ["a", "b"], []) == ["  ", "a ", "b "]

@@ -1,9 +1,7 @@
 """The recurrent encoder-decoder: against NumPy one step at a time, against itself by other roads, and learning."""
 
-import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 from torch.nn import functional as F
@@ -12,8 +10,8 @@ from torch.testing import assert_close
 from regard.attention.recorder import recording
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.special import BOS, EOS, PAD
+from seq2seq_numbers import Numbers
 
-Array = NDArray[np.float64]
 WIDTH, EMBEDDING, LAYERS, SOURCES, TARGETS, MAXIMUM = 10, 7, 2, 13, 17, 11
 SOURCE = torch.tensor([[4, 5, 6, 7, 8], [9, 4, 12, PAD, PAD], [7, PAD, PAD, PAD, PAD]])
 LENGTHS = torch.tensor([5, 3, 1])
@@ -35,96 +33,6 @@ def tiny(*, score: str = "additive", order: str = "bahdanau", cell: str = "gru",
     sizes = {"layers": LAYERS, "width": WIDTH, "embedding": EMBEDDING, "maximum": MAXIMUM}
     config = Seq2SeqConfig(**sizes, score=score, cell=cell, **ORDERS[order], **others)
     return Seq2Seq(config, vocabulary=SOURCES, target_vocabulary=TARGETS).eval()
-
-
-class Numbers:
-    """The same model in NumPy: one sentence, one step, one pair at a time, from the equations of the papers."""
-
-    def __init__(self, model: Seq2Seq, *, score: str, order: str, cell: str) -> None:
-        self.p = {name: value.double().numpy() for name, value in model.state_dict().items()}
-        self.score_name, self.order, self.cell_name = score, order, cell
-
-    def cell(self, prefix: str, suffix: str, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
-        """c_t is carried along unchanged by the cells that have none."""
-        from_x = self.p[f"{prefix}.weight_ih_l0{suffix}"] @ x + self.p[f"{prefix}.bias_ih_l0{suffix}"]
-        from_h = self.p[f"{prefix}.weight_hh_l0{suffix}"] @ h + self.p[f"{prefix}.bias_hh_l0{suffix}"]
-        if self.cell_name == "rnn":
-            return np.tanh(from_x + from_h), c
-        if self.cell_name == "lstm":
-            i, f, g, o = np.split(from_x + from_h, 4)
-            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-            return sigmoid(o) * np.tanh(c), c
-        (xr, xz, xn), (hr, hz, hn) = np.split(from_x, 3), np.split(from_h, 3)
-        z = sigmoid(xz + hz)
-        return z * h + (1 - z) * np.tanh(xn + sigmoid(xr + hr) * hn), c
-
-    def encode(self, tokens: list[int]) -> tuple[list[Array], list[tuple[Array, Array]]]:
-        """The states of the last layer, and for each layer where the decoder starts."""
-        xs = [EMBEDDING**0.5 * self.p["source.table.weight"][token] for token in tokens]
-        last = []
-        for layer in range(LAYERS):
-            ways, ends = [], []
-            for suffix, order in (("", xs), ("_reverse", xs[::-1])):
-                h, c, states = np.zeros(WIDTH // 2), np.zeros(WIDTH // 2), []
-                for x in order:
-                    h, c = self.cell(f"encoder.layers.{layer}", suffix, x, h, c)
-                    states.append(h)
-                ways.append(states)
-                ends.append((h, c))
-            xs = [np.concatenate(pair) for pair in zip(ways[0], ways[1][::-1], strict=True)]
-            last.append((np.concatenate([h for h, _ in ends]), np.concatenate([c for _, c in ends])))
-        return xs, last
-
-    def score(self, q: Array, k: Array, j: int) -> float:
-        part = {name.removeprefix("decoder.attention.score."): value for name, value in self.p.items()}
-        match self.score_name:
-            case "cosine":
-                return float(np.exp(part["log_sharpness"][0]) * (q @ k) / np.linalg.norm(q) / np.linalg.norm(k))
-            case "additive":
-                inner = part["project_query.weight"] @ q + part["project_key.weight"] @ k + part["project_key.bias"]
-                return float(part["combine.weight"][0] @ np.tanh(inner))
-            case "location":
-                return float(part["project.weight"][j] @ q)
-            case "general":
-                return float(q @ part["project.weight"].T @ k)
-            case "dot":
-                return float(q @ k)
-        return float(q @ k) / WIDTH**0.5
-
-    def look(self, q: Array, memory: list[Array]) -> tuple[Array, Array]:
-        if self.score_name == "none":
-            return np.zeros(0), np.zeros(0)
-        masses = np.exp([self.score(q, h, j) for j, h in enumerate(memory)])
-        weights = masses / masses.sum()
-        return sum((w * h for w, h in zip(weights, memory, strict=True)), np.zeros(WIDTH)), weights
-
-    def decode(self, tokens: list[int], targets: list[int]) -> tuple[Array, Array]:
-        """Hidden (T, E) and weights (T, S) for targets that are given."""
-        memory, stack = self.encode(tokens)
-        o = np.zeros(EMBEDDING)
-        hidden, seen = [], []
-        for target in targets:
-            x = EMBEDDING**0.5 * self.p["target.table.weight"][target]
-            if self.order == "bahdanau":
-                context, weights = self.look(stack[-1][0], memory)
-                x = np.concatenate([x, context])
-            elif self.order == "fed":
-                x = np.concatenate([x, o])
-            for layer in range(LAYERS):
-                stack[layer] = self.cell(f"decoder.cells.layers.{layer}", "", x, *stack[layer])
-                x = stack[layer][0]
-            if self.order != "bahdanau":
-                context, weights = self.look(x, memory)
-            o = np.tanh(
-                self.p["decoder.readout.weight"] @ np.concatenate([x, context]) + self.p["decoder.readout.bias"]
-            )
-            hidden.append(o)
-            seen.append(weights)
-        return np.stack(hidden), np.stack(seen)
-
-
-def sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
 
 
 @every_cell

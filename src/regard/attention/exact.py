@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.attention.patterns import All, Causal, Pattern, Shifted
-from regard.attention.recorder import deliver, watching
+from regard.attention.recorder import deliver, watched_head, watching
 from regard.attention.scores import Score
 from regard.attention.short import FEW_KEYS, attend_short
 
@@ -40,9 +40,10 @@ def dense(query: Tensor, key: Tensor, value: Tensor, *, score: Score, pattern: P
         grouped = _grouped(query, key)
         return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=1.0, enable_gqa=grouped)
     allowed = None if _sees_all(pattern, keys) else pattern.dense(queries, keys, device=device)
-    out, weights = _attend(query, key, value, score, allowed, bias)
+    heads = query.shape[1]
+    out, weights = _attend(query, key, value, score, allowed, bias, _Heads(heads, axis=-3))
     if weights is not None:
-        deliver(weights, vectors=(query, key) if score.dot else None)
+        deliver(weights, vectors=(query, key) if score.dot else None, head=watched_head())
     return out
 
 
@@ -53,7 +54,7 @@ def blocks(
     queries, keys = query.shape[2], key.shape[2]
     query_tiles, key_tiles, value_tiles = (_tile(x, size) for x in (query, key, value))
     out = value.new_zeros(query_tiles.shape[:3] + value.shape[-1:])
-    shown = []
+    heads, shown = _Heads(query.shape[1], axis=-4), []
     for bucket in _buckets(pattern, size, queries, keys, query.device):
         some = query_tiles[:, bucket.rows]  # (B·H, R, size, D)
         result, weights = _attend(
@@ -63,12 +64,13 @@ def blocks(
             score,
             _fold_heads(bucket.allowed, query),
             _fold_heads(_bias_at(bias, some.unflatten(0, query.shape[:2]), bucket.i, bucket.j), query),
+            heads,
         )
         out = out.index_copy(1, bucket.rows, result.to(out.dtype))
         if weights is not None:
             shown.append(_sparse(weights, bucket.i, bucket.j, bucket.allowed, query, keys))
     if shown:
-        deliver(sum(shown[1:], start=shown[0]).coalesce())
+        deliver(sum(shown[1:], start=shown[0]).coalesce(), head=watched_head())
     return out.flatten(1, 2)[:, :queries].unflatten(0, query.shape[:2])
 
 
@@ -87,9 +89,10 @@ def neighbours(
         score,
         _fold_heads(allowed, query),
         _fold_heads(_bias_at(bias, some.unflatten(0, query.shape[:2]), i, j), query),
+        _Heads(query.shape[1], axis=-4),
     )
     if weights is not None:
-        deliver(_sparse(weights, i, j, allowed, query, key.shape[2]))
+        deliver(_sparse(weights, i, j, allowed, query, key.shape[2]), head=watched_head())
     return out.squeeze(2).unflatten(0, query.shape[:2])
 
 
@@ -113,35 +116,96 @@ def edges(
     mass = (logits - highest.gather(2, rows)).exp() * allowed
     total = mass.new_zeros(highest.shape).scatter_add(2, rows, mass)
     weights = mass / total.masked_fill(total == 0, 1.0).gather(2, rows)
-    if watching():
-        pair = weights.flatten(0, 1)[..., None, None]  # (B·H, E, 1, 1)
-        deliver(_sparse(pair, i.view(-1, 1, 1), j.view(-1, 1, 1), allowed[..., None, None], query, keys))
+    heads = _Heads(query.shape[1], axis=-3)
+    if heads.watched:
+        pair = heads.part(weights.unsqueeze(-1)).flatten(0, 1).unsqueeze(-1)  # (B·H, E, 1, 1)
+        places = i.view(-1, 1, 1), j.view(-1, 1, 1)
+        deliver(_sparse(pair, *places, allowed[..., None, None], query, keys), head=watched_head())
     out = weights.new_zeros(*query.shape[:3], value.shape[-1])
     return out.index_add(2, i, weights.unsqueeze(-1) * value[:, :, j]).to(value.dtype)
 
 
+@dataclass(frozen=True)
+class _Heads:
+    """Where the heads are, in tensors of four axes (batch and heads in one, if this is axis −4), and who is watched."""
+
+    count: int
+    axis: int
+
+    @property
+    def watched(self) -> range:
+        """The heads whose weights somebody wants: none, one, or all."""
+        if not watching():
+            return range(0)
+        one = watched_head()
+        return range(self.count) if one is None else range(self.count)[one : one + 1]
+
+    def part(self, x: Tensor) -> Tensor:
+        """What belongs to the watched heads, of a tensor that broadcasts."""
+        if x.dim() < -self.axis or x.shape[self.axis] == 1:
+            return x
+        index = (..., slice(*self._range()), slice(None), slice(None))
+        return x[index if self.axis == -3 else (*index, slice(None))]
+
+    def replaced(self, x: Tensor, part: Tensor) -> Tensor:
+        """x with another part for the watched heads."""
+        start, end, step = self._range()
+        return x.slice_scatter(part, self.axis, start, end, step)
+
+    def _range(self) -> tuple[int, int | None, int]:
+        watched = self.watched
+        if self.axis == -3:
+            return watched.start, watched.stop, 1
+        return watched.start, None, self.count // len(watched)
+
+
 def _attend(
-    query: Tensor, key: Tensor, value: Tensor, score: Score, allowed: Tensor | None, bias: Tensor | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score: Score,
+    allowed: Tensor | None,
+    bias: Tensor | None,
+    heads: _Heads,
 ) -> tuple[Tensor, Tensor | None]:
-    """One softmax over the last axis of (X, Y, Q, K); the weights too while somebody watches."""
-    if score.dot and not watching():
-        mask = allowed
-        if bias is not None:
-            bias = bias.to(query.dtype)
-            mask = bias if allowed is None else torch.where(allowed, bias, -torch.inf)
-        if _few(query, key) and not (bias is not None and bias.requires_grad):
-            if mask is not None and mask.dtype == torch.bool:
-                mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
-            return attend_short(query, key, value, mask), None
-        if mask is not None:
-            mask = mask[(None,) * (4 - mask.dim())]  # torch does not fuse masks of three dimensions
-        grouped = _grouped(query, key)
-        return F.scaled_dot_product_attention(query, key, value, mask, scale=1.0, enable_gqa=grouped), None
-    if _grouped(query, key):
-        groups = query.shape[1] // key.shape[1]
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+    """One softmax over the last axis of (X, Y, Q, K); the weights too, of the heads that somebody watches."""
+    watched = len(heads.watched)
+    if score.dot and watched < heads.count:
+        out = _fused(query, key, value, allowed, bias)
+        if not watched:
+            return out, None
+        key, value = _ungrouped(query, key), _ungrouped(query, value)
+        parts = heads.part(query), heads.part(key), heads.part(value)
+        allowed, bias = (None if x is None else heads.part(x) for x in (allowed, bias))
+        result, weights = _weighed(*parts, score, allowed, bias)
+        return heads.replaced(out, result.to(out.dtype)), weights
+    key, value = _ungrouped(query, key), _ungrouped(query, value)
+    out, weights = _weighed(query, key, value, score, allowed, bias)
+    return out, heads.part(weights) if watched else None
+
+
+def _weighed(
+    query: Tensor, key: Tensor, value: Tensor, score: Score, allowed: Tensor | None, bias: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The output, made from the weights, and the weights."""
     weights = masked_softmax(score.matrix(query, key), allowed, bias)
-    return weights @ value, weights if watching() else None
+    return weights @ value, weights
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, bias: Tensor | None) -> Tensor:
+    """The output alone, without weights that anybody could see."""
+    mask = allowed
+    if bias is not None:
+        bias = bias.to(query.dtype)
+        mask = bias if allowed is None else torch.where(allowed, bias, -torch.inf)
+    if _few(query, key) and not (bias is not None and bias.requires_grad):
+        if mask is not None and mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
+        return attend_short(query, key, value, mask)
+    if mask is not None:
+        mask = mask[(None,) * (4 - mask.dim())]  # torch does not fuse masks of three dimensions
+    grouped = _grouped(query, key)
+    return F.scaled_dot_product_attention(query, key, value, mask, scale=1.0, enable_gqa=grouped)
 
 
 def masked_softmax(logits: Tensor, allowed: Tensor | None, bias: Tensor | None = None) -> Tensor:
@@ -231,7 +295,12 @@ def _bias_at(bias: Bias | None, query: Tensor, i: Tensor, j: Tensor) -> Tensor |
 
 
 def _sparse(weights: Tensor, i: Tensor, j: Tensor, allowed: Tensor, query: Tensor, keys: int) -> Tensor:
-    """Weights (B·H, R, q, k) of the allowed ones among the pairs (i, j), as a sparse tensor (B, H, Q, K)."""
+    """Weights (B·H, R, q, k) of the allowed ones among the pairs (i, j), as a sparse tensor (B, H, Q, K).
+
+    Of the watched heads: H is how many they are.
+    """
+    allowed = _Heads(query.shape[1], axis=-4).part(allowed)
+    query = _Heads(query.shape[1], axis=-3).part(query)
     folded = _fold_heads(allowed, query)
     assert folded is not None
     which = folded.expand_as(weights)
@@ -245,6 +314,11 @@ def _few(query: Tensor, key: Tensor) -> bool:
     """Whether `attend_short` is faster than torch's fused attention."""
     here = query.device.type == "cpu" and query.dtype == torch.float32 and not _grouped(query, key)
     return here and query.shape[2] > 1 and key.shape[2] <= FEW_KEYS
+
+
+def _ungrouped(query: Tensor, x: Tensor) -> Tensor:
+    """Keys or values for each head of the query."""
+    return x.repeat_interleave(query.shape[1] // x.shape[1], 1) if _grouped(query, x) else x
 
 
 def _grouped(query: Tensor, key: Tensor) -> bool:

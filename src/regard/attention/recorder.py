@@ -18,14 +18,16 @@ from torch import Tensor, nn
 class Recorder(Mapping[str, Tensor]):
     """Weights (B, H, Q, K) by module path: `record[path]` is the latest, `record.calls(path)` all in order of arrival.
 
-    A sparse kernel delivers sparse tensors of the same logical shape; `record[path]` is always dense.
+    A sparse kernel delivers sparse tensors of the same logical shape; `record[path]` is always dense. With `head`, H is
+    1 everywhere: the weights of that head, of modules that have it.
     """
 
-    def __init__(self, model: nn.Module, *, only: str = "*") -> None:
+    def __init__(self, model: nn.Module, *, only: str = "*", head: int | None = None) -> None:
         self._only = only
+        self.head = head
         self._paths = {module: path for path, module in model.named_modules()}
         self._calls: dict[str, list[Tensor]] = {}
-        self._vectors: dict[str, tuple[Tensor, Tensor]] = {}
+        self._vectors: dict[str, list[Vectors]] = {}
         self._running: list[str] = []
 
     def __getitem__(self, path: str) -> Tensor:
@@ -51,8 +53,8 @@ class Recorder(Mapping[str, Tensor]):
         """Whether the module at `path` compares by dot product, and delivered what it compared."""
         return path in self._vectors
 
-    def vectors(self, path: str) -> tuple[Tensor, Tensor]:
-        """Queries (B, H, Q, D) and keys (B, H, K, D) of the latest call, as they were compared by dot product."""
+    def vectors(self, path: str) -> list[Vectors]:
+        """Queries (B, H, Q, D) and keys (B, H, K, D), as they were compared by dot product: one entry a call."""
         if path not in self._vectors:
             raise KeyError(
                 f"no queries and keys were delivered by {path!r}; there are some from {sorted(self._vectors)}"
@@ -69,16 +71,27 @@ class Recorder(Mapping[str, Tensor]):
         """Path of the module that is running now ("" for the model itself)."""
         return self._running[-1] if self._running else ""
 
-    def wanted(self) -> bool:
-        """Whether the weights of what runs now were asked for."""
-        return self._only == "*" or fnmatchcase(self.running, self._only)
+    def wanted(self, part: str = "") -> bool:
+        """Whether the weights of what runs now, or of a part of it that is no module, were asked for."""
+        return self._only == "*" or fnmatchcase(self._path(part), self._only)
 
-    def take(self, weights: Tensor, vectors: tuple[Tensor, Tensor] | None) -> None:
-        """Keep what is delivered under the path of the module that is running now."""
-        if self.wanted():
-            self._calls.setdefault(self.running, []).append(weights.detach())
-            if vectors is not None:
-                self._vectors[self.running] = (vectors[0].detach(), vectors[1].detach())
+    def take(self, weights: Tensor, *, part: str, vectors: Vectors | None, head: int | None) -> None:
+        """Keep what `deliver` was given, under the path of what is running now."""
+        if not self.wanted(part):
+            return
+        if self.head is not None and head is None:
+            if self.head >= weights.shape[1]:
+                return
+            weights = weights.narrow_copy(1, self.head, 1)
+        self._calls.setdefault(self._path(part), []).append(weights.detach())
+        if vectors is not None:
+            query, key = (x.detach() for x in vectors)
+            key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+            chosen = slice(None) if self.head is None else slice(self.head, self.head + 1)
+            self._vectors.setdefault(self._path(part), []).append((query[:, chosen], key[:, chosen]))
+
+    def _path(self, part: str) -> str:
+        return f"{self.running}.{part}".strip(".") if part else self.running
 
     def enter(self, module: nn.Module, *_: Any) -> None:
         """Forward pre-hook: `module` begins to run."""
@@ -91,17 +104,20 @@ class Recorder(Mapping[str, Tensor]):
             self._running.pop()
 
 
+Vectors = tuple[Tensor, Tensor]
 _active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 @contextmanager
-def recording(model: nn.Module, *, only: str = "*") -> Iterator[Recorder]:
+def recording(model: nn.Module, *, only: str = "*", head: int | None = None) -> Iterator[Recorder]:
     """Record every attention of `model` while the `with` lasts; with `only`, those whose path matches it ("*.cross").
+
+    With `head`, that head of each alone. What was not asked for runs as ever: fused, where no weights are needed.
 
     Other threads using the same model are not recorded and are not slowed. What else attends meanwhile, outside of any
     module of `model`, is recorded as "".
     """
-    recorder = Recorder(model, only=only)
+    recorder = Recorder(model, only=only, head=head)
     hooks = []
     for module in model.modules():
         hooks.append(module.register_forward_pre_hook(recorder.enter))
@@ -115,14 +131,28 @@ def recording(model: nn.Module, *, only: str = "*") -> Iterator[Recorder]:
             hook.remove()
 
 
-def watching() -> bool:
-    """Whether somebody wants the weights of what runs now."""
+def watching(part: str = "") -> bool:
+    """Whether somebody wants the weights of what runs now, or of a `part` of it that is no module."""
     recorder = _active.get()
-    return recorder is not None and recorder.wanted()
+    return recorder is not None and recorder.wanted(part)
 
 
-def deliver(weights: Tensor, *, vectors: tuple[Tensor, Tensor] | None = None) -> None:
-    """Hand over weights (B, H, Q, K), dense or sparse, and the queries and keys they are from, to whoever watches."""
+def recorded() -> bool:
+    """Whether somebody wants any weights at all."""
+    return _active.get() is not None
+
+
+def watched_head() -> int | None:
+    """The one head that whoever watches wants; None for all."""
+    recorder = _active.get()
+    return None if recorder is None else recorder.head
+
+
+def deliver(weights: Tensor, *, part: str = "", vectors: Vectors | None = None, head: int | None = None) -> None:
+    """Hand over weights (B, H, Q, K), dense or sparse, and the queries and keys they are from, to whoever watches.
+
+    With `head`, the weights are of that head alone, (B, 1, Q, K); the queries and keys are of all.
+    """
     recorder = _active.get()
     if recorder is not None:
-        recorder.take(weights, vectors)
+        recorder.take(weights, part=part, vectors=vectors, head=head)

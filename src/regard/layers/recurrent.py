@@ -102,7 +102,7 @@ class Recurrent(nn.Module):
     read the whole of its row and none of the padding.   Dropout falls between layers.
 
     While somebody records, each gated layer and direction delivers its weights over the past, averaged over units, as
-    (B, 1, T, T): layer 0 forward, layer 0 reverse, layer 1 forward, …
+    (B, 1, T, T), by the names "layers.0.forward", "layers.0.reverse", "layers.1.forward", …
     """
 
     def __init__(
@@ -135,12 +135,13 @@ class Recurrent(nn.Module):
     ) -> tuple[Tensor, RecurrentState]:
         hidden: list[Tensor] = []
         cell: list[Tensor] = []
-        for ran in self._run(x, lengths, state):
+        for layer, ran in enumerate(self._run(x, lengths, state)):
             hidden.extend(ran.end[0])
             cell.extend(ran.end[1] if self.cell == "lstm" else ())
-            if watching() and self.cell != "rnn":
-                for gates in _read(ran, _valid(x, lengths)):
-                    deliver(gates.summary().unsqueeze(1))
+            parts = [f"layers.{layer}.{direction}" for direction in ("forward", "reverse")[: self.directions]]
+            if self.cell != "rnn" and any(map(watching, parts)):
+                for part, gates in zip(parts, _read(ran, _valid(x, lengths)), strict=True):
+                    deliver(gates.summary().unsqueeze(1), part=part)
         return _padded(ran.output, x.shape[1]), RecurrentState(tuple(hidden), tuple(cell))
 
     def step(self, x: Tensor, state: RecurrentState | None = None) -> tuple[Tensor, RecurrentState]:

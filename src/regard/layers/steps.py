@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from regard.attention.heads import MultiHead
 from regard.attention.patterns import All, Causal
 from regard.attention.positions import Position
-from regard.attention.recorder import watching
+from regard.attention.recorder import recorded
 from regard.attention.scores import Dot, ScaledDot
 from regard.attention.short import REGISTER
 from regard.errors import RegardError
@@ -56,7 +56,7 @@ class Steps:
 
     def step(self, x: Tensor) -> Tensor:
         """The next position of every row: x (N, M) → (N, M)"""
-        if watching():
+        if recorded():
             raise RegardError("this state keeps no weights; begin recording before model.start(memory)")
         self._make_room()
         for number, layer in enumerate(self.layers):
@@ -145,7 +145,7 @@ def steps_of(stack: Stack, *, rows: int, memory: Tensor | None = None, lengths: 
     memory (A, S, M) with A = rows, of which lengths (A,) are not padding.
     """
     blocks = [cast(Block, block) for block in stack.blocks]
-    if torch.is_grad_enabled() or watching() or not all(map(_is_plain, blocks)):
+    if torch.is_grad_enabled() or recorded() or not all(map(_is_plain, blocks)):
         return None
     if lengths is not None and not bool(lengths.all()):  # nothing to look at: the weights are zeros there
         return None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.recorder import Recorder, recording
 from regard.data.batches import source_batches
@@ -19,12 +19,12 @@ from regard.decoding import DecodingConfig, search
 from regard.decoding.protocol import evaluation
 from regard.decoding.tree import Tree
 from regard.errors import RegardError
-from regard.layers.recurrent import Recurrent
 from regard.look.record import Answer, Map, Record, Side
 from regard.special import BOS, EOS, NAMES
 from regard.tasks.translate import Translate
 
 ALTERNATIVES = 5  # what else could have been said, at each step
+MOST_VECTORS = 1_000_000  # numbers in the queries and keys that a record keeps: a few megabytes of it
 SALIENCY_ROWS = 32  # answer items whose gradients are computed together
 
 
@@ -36,14 +36,15 @@ def capture(
     decoding: DecodingConfig,
     reference: str | None = None,
     only: str = "*",
+    head: int | None = None,
     saliency: bool = True,
     beam: bool = False,
-    query: tuple[int, int] = (0, 0),
 ) -> Record:
     """What `module` looks at when it answers `text`, or when it is made to say `reference`.
 
-    `only` is a pattern of module paths, such as "decoder.blocks.3.*": no other weights are computed. `beam` adds the
-    tree of the search; `query` is the head and the item of the answer whose products with the keys are kept.
+    `only` is a pattern of module paths, such as "decoder.blocks.3.*", `head` the number of a head: no other weights are
+    computed. `beam` adds the tree of the search. The queries and keys behind the scores are kept as far as
+    `MOST_VECTORS` goes, those of the alignment first.
     """
     tokenizers = task.tokenizers
     device = next(module.parameters()).device
@@ -55,8 +56,13 @@ def capture(
     else:
         said = list(search(module, source, config=decoding, tree=tree)[0][0].tokens)
     given = torch.tensor([[BOS, *said]], device=device)
-    with evaluation(module), recording(module, only=only) as seen:
+    with evaluation(module), recording(module, only=only, head=head) as seen:
         logits = module.output(module(source, None, given))[0]
+    if not len(seen):
+        raise RegardError(
+            f"nothing that looks at something matches only={only!r}, head={head}; look without layer and head to see "
+            "what this model has (a plain recurrent network without attention has nothing)"
+        )
     sides = {
         "source": Side((*tokenizers.source.tokens(text), NAMES[EOS]), text=text),
         "target": Side((*tokenizers.target.pieces(said), NAMES[EOS]), text=tokenizers.target.decode([said])[0]),
@@ -65,56 +71,50 @@ def capture(
     return Record(
         title=f"{text} → {sides['target'].text}",
         sides=sides,
-        maps=tuple(_maps(module, seen, (NAMES[BOS], *sides["target"].items[:-1]))),
+        maps=tuple(_maps(module, seen, (NAMES[BOS], *sides["target"].items[:-1]), head)),
         answer=_answer(task, logits, [*said, EOS], sides["target"].text),
-        contributions=_contributions(seen, module.alignment, *query),
         saliency=gradients,
         beam=None if tree is None else tree.to_json(tokenizers.target.pieces),
     )
 
 
-def _maps(module: Any, seen: Recorder, inputs: tuple[str, ...]) -> list[Map]:
+def _maps(module: Any, seen: Recorder, inputs: tuple[str, ...], head: int | None) -> list[Map]:
     """One map for each attention, and for each layer and direction of a recurrent part."""
+    vectors = _vectors(seen, module.alignment)
     maps = []
     for path in seen:
         query, key = module.looks(path)
-        calls = [weights.to_dense() if weights.is_sparse else weights for weights in seen.calls(path)]
-        gates = isinstance(module.get_submodule(path), Recurrent)
-        parts = calls if gates else [torch.cat(calls, 2)]  # a decoder that goes step by step delivers row by row
-        for number, weights in enumerate(parts):
-            maps.append(
-                Map(
-                    name=f"{path}.{number}" if gates else path,
-                    kind="gates" if gates else "self" if query == key else "cross",
-                    query=query,
-                    key=key,
-                    weights=weights[0].float().cpu(),
-                    heads=tuple(range(weights.shape[1])),
-                    layer=number if gates else _layer(path),
-                    sums="any" if gates else "one",
-                    inputs=inputs if (query, key) == ("target", "target") else None,
-                )
+        # a decoder that goes step by step delivers row by row
+        weights = torch.cat([each.to_dense() if each.is_sparse else each for each in seen.calls(path)], 2)
+        gates = isinstance(module.get_submodule(path.rpartition(".")[0]), nn.RNNBase)
+        maps.append(
+            Map(
+                name=path,
+                kind="gates" if gates else "self" if query == key else "cross",
+                query=query,
+                key=key,
+                weights=weights[0].float().cpu(),
+                heads=tuple(range(weights.shape[1])) if head is None else (head,),
+                layer=_layer(path),
+                sums="any" if gates else "one",
+                inputs=inputs if (query, key) == ("target", "target") else None,
+                vectors=vectors.get(path),
             )
+        )
     return maps
 
 
-def _contributions(seen: Recorder, path: str, head: int, query: int) -> dict[str, Any] | None:
-    """The query and the keys whose products make the scores of one row, where the score is a dot product."""
-    if path not in seen or len(seen.calls(path)) > 1 or not seen.has_vectors(path):
-        return None
-    queries, keys = seen.vectors(path)
-    if not (0 <= head < queries.shape[1] and 0 <= query < queries.shape[2]):
-        heads, items = queries.shape[1] - 1, queries.shape[2] - 1
-        raise RegardError(f"there is no head {head} or answer item {query}; heads are 0 to {heads}, items 0 to {items}")
-    vector, others = queries[0, head, query].float(), keys[0, head * keys.shape[1] // queries.shape[1]].float()
-    return {
-        "map": path,
-        "head": head,
-        "query": query,
-        "width": len(vector),
-        "query_vector": vector.tolist(),
-        "key_vectors": others.tolist(),
-    }
+def _vectors(seen: Recorder, first: str) -> dict[str, tuple[Tensor, Tensor]]:
+    """Queries (H, Q, D) and keys (H, K, D) of each attention that compares by dot product, `first` first."""
+    kept, count = {}, 0
+    for path in sorted(filter(seen.has_vectors, seen), key=lambda path: path != first):
+        calls = seen.vectors(path)
+        queries, keys = torch.cat([query for query, _ in calls], 2), calls[-1][1]
+        size = queries[0].numel() + keys[0].numel()
+        if count + size <= MOST_VECTORS:
+            count += size
+            kept[path] = (queries[0].float().cpu(), keys[0].float().cpu())
+    return kept
 
 
 def _layer(path: str) -> int | None:

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.look.show import main_map, printable
+from regard.look.show import LONGEST, main_map, printable
 
 if TYPE_CHECKING:
     from regard.look.record import Map, Record
@@ -38,7 +38,8 @@ def draw(record: Record, path: Path) -> None:
             else:
                 axis.set_axis_off()
         layer = "" if chosen.layer is None else f", layer {chosen.layer}"
-        figure.suptitle(f"{printable(record.title)}\n{chosen.name}{layer}", fontsize=10)
+        title = f"{printable(record.title, most=LONGEST * 4)}\n{printable(chosen.name, most=LONGEST * 2)}{layer}"
+        figure.suptitle(title, fontsize=10, parse_math=False)
         figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
@@ -55,7 +56,8 @@ def _heat_map(axis: Any, record: Record, chosen: Map, place: int) -> None:
     for name, set_ticks in ((chosen.key, axis.set_xticks), (chosen.query, axis.set_yticks)):
         items = record.sides[name].items
         step = math.ceil(len(items) / MOST)
-        set_ticks(range(0, len(items), step), [printable(item) for item in items[::step]])
+        names = [printable(item, most=LONGEST) for item in items[::step]]
+        set_ticks(range(0, len(items), step), names, parse_math=False)  # "$5 and $6" is no formula
     axis.xaxis.tick_top()
     axis.tick_params(axis="x", rotation=90, length=0)
     axis.tick_params(axis="y", length=0)

@@ -23,6 +23,7 @@ from regard.errors import RegardError
 FORMAT, VERSION = "regard.record", 1
 PRECISE = 1_000_000  # with more weights than these, they are stored as bytes
 COMPRESSED = 4096  # with more bytes than these, they are compressed
+PRECISE_VECTORS = 20_000  # with more numbers than these in its queries and keys, a map has them in half precision
 
 Kind = Literal["self", "cross", "gates", "graph", "image"]
 
@@ -53,6 +54,7 @@ class Map:
     layer: int | None = None
     sums: Literal["one", "any"] = "one"
     inputs: tuple[str, ...] | None = None  # what stood in the positions of a causal map
+    vectors: tuple[Tensor, Tensor] | None = None  # (H, Q, D) and (H, K, D), whose dot products are the scores
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,6 @@ class Record:
     maps: tuple[Map, ...]
     model: Mapping[str, str] = field(default_factory=dict)
     answer: Answer | None = None
-    contributions: Mapping[str, Any] | None = None
     saliency: Mapping[str, Map] = field(default_factory=dict)
     beam: Mapping[str, Any] | None = None
     statistics: Mapping[str, Any] | None = None
@@ -89,11 +90,7 @@ class Record:
         """The record with the maps of one layer, one head, or both."""
         maps = [each for each in self.maps if layer is None or each.layer == layer]
         if head is not None:
-            maps = [
-                replace(each, weights=each.weights[each.heads.index(head)].unsqueeze(0), heads=(head,))
-                for each in maps
-                if head in each.heads
-            ]
+            maps = [_one_head(each, head) for each in maps if head in each.heads]
         if not maps:
             layers = sorted({each.layer for each in self.maps if each.layer is not None})
             raise RegardError(
@@ -111,7 +108,6 @@ class Record:
             "sides": {name: _without_none(asdict(side)) for name, side in self.sides.items()},
             "maps": [_map_to_json(each) for each in self.maps],
             "answer": None if self.answer is None else asdict(self.answer),
-            "contributions": self.contributions,
             "saliency": {name: _map_to_json(each) for name, each in self.saliency.items()},
             "beam": self.beam,
             "statistics": self.statistics,
@@ -133,7 +129,6 @@ class Record:
                 sides={name: _side_from_json(side) for name, side in stored["sides"].items()},
                 maps=tuple(map(_map_from_json, stored["maps"])),
                 answer=None if answer is None else _answer_from_json(answer),
-                contributions=stored["contributions"],
                 saliency={name: _map_from_json(each) for name, each in stored["saliency"].items()},
                 beam=stored["beam"],
                 statistics=stored["statistics"],
@@ -173,16 +168,26 @@ class Record:
         )
 
 
+def _one_head(each: Map, head: int) -> Map:
+    place = slice(each.heads.index(head), each.heads.index(head) + 1)
+    vectors = None if each.vectors is None else (each.vectors[0][place], each.vectors[1][place])
+    return replace(each, weights=each.weights[place], heads=(head,), vectors=vectors)
+
+
 def _map_to_json(each: Map) -> dict[str, Any]:
-    fields = {name: value for name, value in vars(each).items() if name not in ("weights", "inputs")}
-    inputs = {} if each.inputs is None else {"inputs": list(each.inputs)}
-    return {**fields, **inputs, "heads": list(each.heads), "shape": list(each.weights.shape), **_encode(each.weights)}
+    fields = {name: value for name, value in vars(each).items() if name not in ("weights", "inputs", "vectors")}
+    if each.inputs is not None:
+        fields["inputs"] = list(each.inputs)
+    if each.vectors is not None:
+        fields["vectors"] = _encode_vectors(*each.vectors)
+    return {**fields, "heads": list(each.heads), "shape": list(each.weights.shape), **_encode(each.weights)}
 
 
 def _map_from_json(stored: Mapping[str, Any]) -> Map:
     fields = {name: stored[name] for name in ("name", "kind", "query", "key", "layer", "sums")}
     inputs = tuple(stored["inputs"]) if "inputs" in stored else None
-    return Map(**fields, heads=tuple(stored["heads"]), weights=_decode(stored), inputs=inputs)
+    vectors = _decode_vectors(stored) if "vectors" in stored else None
+    return Map(**fields, heads=tuple(stored["heads"]), weights=_decode(stored), inputs=inputs, vectors=vectors)
 
 
 def _side_from_json(stored: Mapping[str, Any]) -> Side:
@@ -219,6 +224,31 @@ def _decode(stored: Mapping[str, Any]) -> Tensor:
     scales = numpy.frombuffer(base64.b64decode(stored["scales"]), "<f4").reshape(*stored["shape"][:-1], 1)
     numbers = numpy.frombuffer(data, numpy.uint8).reshape(stored["shape"]).astype(numpy.float32)
     return torch.from_numpy(numbers / 255 * scales)
+
+
+def _encode_vectors(queries: Tensor, keys: Tensor) -> dict[str, Any]:
+    """Both as base64, in single precision if they are few or too large for half."""
+    both = [x.detach().to("cpu", torch.float32).numpy() for x in (queries, keys)]
+    many = sum(x.size for x in both) > PRECISE_VECTORS
+    half = many and all(numpy.abs(x).max(initial=0) <= numpy.finfo(numpy.float16).max for x in both)
+    stored = [base64.b64encode(x.astype("<f2" if half else "<f4").tobytes()).decode() for x in both]
+    return {
+        "width": queries.shape[-1],
+        "encoding": "f16" if half else "f32",
+        "queries": stored[0],
+        "keys": stored[1],
+    }
+
+
+def _decode_vectors(each: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    stored, (heads, queries, keys) = each["vectors"], each["shape"]
+    kind = {"f16": "<f2", "f32": "<f4"}[stored["encoding"]]
+
+    def read(name: str, length: int) -> Tensor:
+        numbers = numpy.frombuffer(base64.b64decode(stored[name]), kind).astype(numpy.float32)
+        return torch.from_numpy(numbers.reshape(heads, length, stored["width"]))
+
+    return read("queries", queries), read("keys", keys)
 
 
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from regard.look.record import Map, Record
 
+LONGEST = 30  # characters of a name beside a picture
 ORDER = ("cross", "graph", "image", "self", "gates")
 
 
@@ -15,6 +16,10 @@ def main_map(record: Record) -> Map:
     return max(record.maps, key=lambda each: (-ORDER.index(each.kind), -1 if each.layer is None else each.layer))
 
 
-def printable(text: str) -> str:
-    """As one line that prints: control characters are shown by their picture, what cannot be shown by �."""
-    return "".join(chr(0x2400 + ord(c)) if ord(c) < 32 else c if c.isprintable() else "�" for c in text)
+def printable(text: str, *, most: int | None = None) -> str:
+    """As one line that prints: control characters are shown by their picture, what cannot be shown by �.
+
+    With `most`, no more characters than these, the last an ellipsis where some are missing.
+    """
+    cut = text if most is None or len(text) <= most else f"{text[: most - 1]}…"
+    return "".join(chr(0x2400 + ord(c)) if ord(c) < 32 else c if c.isprintable() else "�" for c in cut)

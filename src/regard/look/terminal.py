@@ -10,7 +10,7 @@ from rich.style import Style
 from rich.text import Text
 from torch import Tensor
 
-from regard.look.show import printable
+from regard.look.show import LONGEST, printable
 
 SHADES = " ░▒▓█"
 DARK, LIGHT = (24, 26, 38), (255, 205, 86)  # from nothing to everything
@@ -21,7 +21,7 @@ def heat_map(weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, co
 
     In colour a cell is a coloured square, otherwise a shade: `░▒▓█` for a quarter, half, three quarters, all.
     """
-    above, beside = [printable(name) for name in columns], [printable(name) for name in rows]
+    above, beside = ([printable(name, most=LONGEST) for name in names] for names in (columns, rows))
     margin = max(map(cell_len, beside), default=0) + 1
     width = max([1, *map(cell_len, above)]) + 1
     text = Text(" " * margin)

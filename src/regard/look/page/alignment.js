@@ -8,7 +8,7 @@ export const alignment = {
   name: "alignment",
   label: "Alignment",
   about: "Each row shows where one item looked: the stronger the colour, the more.",
-  head: "one",
+  head: "mean",
   groups: (record) => record.groups,
   available: (record) => record.groups.length > 0,
   create: (host, record, page) => new Alignment(host, record, page),

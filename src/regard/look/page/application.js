@@ -160,7 +160,7 @@ export class Application {
     if (!view) return;
     this.controls.show(view, this.records);
     this.records.forEach((record, at) =>
-      markToken(this.cards[at], this.looksFrom(record) === "target" ? this.store.state.query : -1),
+      markToken(this.cards[at], (this.looksFrom(record) ?? "target") === "target" ? this.store.state.query : -1),
     );
     for (const shown of this.shown) {
       shown.update(this.store.state).catch((error) => this.panes.prepend(complaint(error)));

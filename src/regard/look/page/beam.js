@@ -2,16 +2,21 @@
 
 import { choice, element, shape } from "./elements.js";
 import { percent, probability, visible, written } from "./tokens.js";
+import { GAP, HEAD, ROW, grown, placed } from "./tree.js";
 
-const STEP = 152;
-const ROW = 30;
-const MARGIN = 28;
+const LETTERS = 12; // of a token; its whole name is in the line above
+const SIZES = [0.6, 0.75, 0.9, 1, 1.25, 1.5, 2];
+const HINT =
+  "Point at a token, or choose one in the answer, to read its hypothesis. Arrow keys move along the tree, " +
+  "Home and End along the answer.";
 
 /** @type {import("./views.js").View} */
 export const beam = {
   name: "beam",
   label: "Beam",
-  about: "What the search weighed, step by step: the answer in colour, what finished framed, what was dropped faint.",
+  about:
+    "What the search weighed at each step, with its probability in per cent: the answer in colour, what finished " +
+    "framed, what was dropped faint. Like text, it goes on in the next line.",
   head: "none",
   layerless: true,
   groups: () => [],
@@ -19,10 +24,7 @@ export const beam = {
   create: (host, record, page) => new Beam(host, record, page),
 };
 
-/**
- * @typedef {import("./record.js").BeamNode} BeamNode
- * @typedef {BeamNode & {index: number, from: Node | null, children: Node[], x: number, y: number}} Node
- */
+/** @typedef {import("./tree.js").Node} Node */
 
 class Beam {
   /**
@@ -32,171 +34,216 @@ class Beam {
    */
   constructor(host, record, page) {
     this.page = page;
-    this.record = record;
-    this.dropped = true;
-    this.reading = element(
-      "p",
-      { class: "subject" },
-      "Point at a token to read its hypothesis. Arrow keys move along the tree.",
-    );
-    this.toggle = choice("show what was dropped", true, () => {
-      this.dropped = !this.dropped;
-      this.toggle.setAttribute("aria-pressed", String(this.dropped));
-      this.draw();
-    });
+    this.raw = /** @type {{nodes: import("./record.js").BeamNode[]}} */ (record.raw.beam).nodes;
+    this.dropped = false;
+    this.size = 1;
+    this.tree = grown(this.raw, this.dropped);
+    /** @type {Map<number, SVGElement>} by the number of their node */
+    this.labels = new Map();
+    /** @type {Node[]} the hypothesis that is read */
+    this.path = [];
+    this.held = -1;
+    this.reading = element("p", { class: "subject hypothesis" }, HINT);
+    this.toggle = choice("show what was dropped", false, () => this.showDropped(!this.dropped));
     this.scroller = element("div", { class: "beam" });
-    host.append(element("div", { class: "choices" }, this.toggle), this.reading, this.scroller);
-    /** @type {Node[]} */
-    this.nodes = [];
+    const zoom = [
+      choice("−", false, () => this.zoom(-1), { "aria-label": "smaller", "aria-pressed": null }),
+      choice("+", false, () => this.zoom(1), { "aria-label": "larger", "aria-pressed": null }),
+    ];
+    host.append(element("div", { class: "choices" }, this.toggle, ...zoom), this.reading, this.scroller);
+    this.scroller.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    this.observer = new ResizeObserver(() => this.draw());
+    this.observer.observe(this.scroller);
+  }
+
+  /** @param {import("./store.js").State} state */
+  async update({ query }) {
+    if (query === this.held) return;
+    this.held = query;
+    const node = this.tree.columns[query]?.find(({ state }) => state === "answer");
+    if (node) this.describe(node);
+    if (node) this.labels.get(node.index)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  /** @param {boolean} dropped */
+  showDropped(dropped) {
+    this.dropped = dropped;
+    this.toggle.setAttribute("aria-pressed", String(dropped));
+    this.tree = grown(this.raw, dropped);
     this.draw();
   }
 
-  async update() {}
+  /** @param {number} by how many sizes larger */
+  zoom(by) {
+    const at = SIZES.indexOf(this.size) + by;
+    this.size = by === 0 ? 1 : SIZES[Math.min(Math.max(at, 0), SIZES.length - 1)];
+    this.draw();
+  }
+
+  /** @param {WheelEvent} event */
+  wheel(event) {
+    if (!event.ctrlKey) return;
+    event.preventDefault();
+    this.zoom(event.deltaY < 0 ? 1 : -1);
+  }
 
   draw() {
-    const { nodes, width, height } = arranged(
-      /** @type {{nodes: import("./record.js").BeamNode[]}} */ (this.record.raw.beam).nodes,
-      this.dropped,
+    const room = this.scroller.clientWidth / this.size;
+    if (!room) return;
+    const { nodes, columns, rows } = this.tree;
+    const { bands, height } = placed(this.tree, room, wide());
+    const links = nodes.flatMap((node) => (node.from ? joined(node.from, node) : []));
+    const steps = bands.flatMap(({ first, count, y }) =>
+      columns
+        .slice(first, first + count)
+        .map(([{ x }], at) => shape("text", { class: "step", x, y: y + HEAD - 8 }, first + at + 1)),
     );
-    this.nodes = nodes;
-    const links = nodes.map((node) => node.from && link(node.from, node));
+    const right = Math.max(...nodes.map(({ x, width }) => x + width + GAP), room);
     const drawing = shape(
       "svg",
       {
-        width,
-        height,
+        viewBox: `0 0 ${right} ${height}`,
+        width: right * this.size,
+        height: height * this.size,
         role: "tree",
-        "aria-label": "hypotheses of the beam",
+        "aria-label": `hypotheses of the beam, ${columns.length} steps, at most ${rows} at a step`,
+        "data-bands": bands.length,
         onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event),
       },
-      shape("g", { "aria-hidden": "true" }, ...links),
-      ...nodes.map((node, at) => this.label(node, at === 0)),
+      shape("g", { "aria-hidden": "true" }, ...links, ...steps),
     );
+    this.labels = new Map(columns.flatMap((column) => column.map((node) => [node.index, this.label(node)])));
+    drawing.append(...this.labels.values());
     this.scroller.replaceChildren(drawing);
+    const end = nodes.find(({ index }) => index === this.path.at(-1)?.index);
+    if (end) this.describe(end);
+    else this.labels.values().next().value?.setAttribute("tabindex", "0");
   }
 
-  /**
-   * @param {Node} node
-   * @param {boolean} first
-   */
-  label(node, first) {
-    const share = probability(node.logprob);
+  /** @param {Node} node */
+  label(node) {
+    const { x, y, width, token, logprob, state, step, index } = node;
+    const inside = width - 2;
     const say = () => this.describe(node);
     return shape(
       "g",
       {
-        class: `node ${node.state}`,
+        class: `node ${state}`,
         role: "treeitem",
-        tabindex: first ? 0 : -1,
-        transform: `translate(${node.x} ${node.y})`,
-        "data-index": node.index,
-        "aria-label": `${visible(node.token)}, ${percent(node.logprob)}, ${node.state}, step ${node.step}`,
+        tabindex: -1,
+        transform: `translate(${x} ${y})`,
+        "data-index": index,
+        "aria-level": step + 1,
+        "aria-label": `${visible(token)}, ${percent(logprob)}, ${state}, step ${step + 1}`,
         onpointerenter: say,
         onfocus: say,
       },
-      shape("rect", { class: "frame", x: -6, y: -12, width: STEP - 22, height: 24, rx: 6 }),
-      shape("rect", { class: "share", x: -6, y: 9, width: Math.max(share * (STEP - 22), 1), height: 3, rx: 1.5 }),
-      shape("text", { y: 3 }, visible(node.token, 9)),
-      shape("text", { class: "number", x: STEP - 34, y: 3, "text-anchor": "end" }, percent(node.logprob)),
+      shape("rect", { class: "frame", y: -10.5, width, height: 21, rx: 5 }),
+      shape("rect", { class: "share", x: 1, y: 8, width: Math.max(probability(logprob) * inside, 1), height: 3, rx: 1.5 }),
+      shape("text", { x: 5, y: 4 }, visible(token, LETTERS)),
+      shape("text", { class: "number", x: width - 5, y: 4, "text-anchor": "end" }, share(logprob)),
     );
   }
 
   /** @param {Node} node */
   describe(node) {
-    /** @type {Node[]} */
-    const path = [];
-    for (let at = /** @type {Node | null} */ (node); at; at = at.from) path.unshift(at);
+    for (const { index } of this.path) {
+      this.labels.get(index)?.classList.remove("path");
+      this.labels.get(index)?.setAttribute("tabindex", "-1");
+    }
+    this.path = [];
+    for (let at = /** @type {Node | null} */ (node); at; at = at.from) this.path.unshift(at);
+    for (const { index } of this.path) this.labels.get(index)?.classList.add("path");
+    for (const label of this.scroller.querySelectorAll("[tabindex='0']")) label.setAttribute("tabindex", "-1");
+    this.labels.get(node.index)?.setAttribute("tabindex", "0");
     this.reading.replaceChildren(
-      ...path.map(({ token }) => element("bdi", { class: "token" }, visible(token))),
-      ` ${node.state}; this token ${percent(node.logprob)}, sum of log-probabilities ${written(node.sum ?? -Infinity)}`,
+      ...this.path.map(({ token }) => element("bdi", { class: "token" }, visible(token))),
+      ` ${node.state}; this token ${percent(node.logprob)}, all of it ${percent(node.sum)}, ` +
+        `sum of log-probabilities ${written(node.sum ?? -Infinity)}`,
     );
     this.reading.dataset.sum = String(node.sum);
-    for (const label of this.scroller.querySelectorAll("g.node")) {
-      label.classList.toggle(
-        "path",
-        path.some(({ index }) => label.getAttribute("data-index") === String(index)),
-      );
-    }
   }
 
   /** @param {KeyboardEvent} event */
   press(event) {
     const held = /** @type {SVGElement} */ (event.target).closest("g.node");
-    const node = this.nodes.find(({ index }) => String(index) === held?.getAttribute("data-index"));
-    if (!node) return;
-    const column = this.nodes.filter(({ step }) => step === node.step).sort((a, b) => a.y - b.y);
+    const node = this.tree.nodes.find(({ index }) => String(index) === held?.getAttribute("data-index"));
+    if (!node || event.ctrlKey || event.metaKey || event.altKey) return;
+    const column = this.tree.columns.find((each) => each.includes(node)) ?? [];
     const at = column.indexOf(node);
-    /** @type {{[key: string]: Node | null | undefined}} */
+    const answer = this.tree.nodes.filter(({ state }) => state === "answer");
+    /** @type {{[key: string]: () => Node | null | undefined}} */
     const moves = {
-      ArrowLeft: node.from,
-      ArrowRight: node.children[0],
-      ArrowUp: column[at - 1],
-      ArrowDown: column[at + 1],
+      ArrowLeft: () => node.from,
+      ArrowRight: () => node.children[0],
+      ArrowUp: () => column[at - 1],
+      ArrowDown: () => column[at + 1],
+      Home: () => answer[0],
+      End: () => answer.at(-1),
+      "+": () => (this.zoom(1), node),
+      "=": () => (this.zoom(1), node),
+      "-": () => (this.zoom(-1), node),
+      0: () => (this.zoom(0), node),
     };
     if (!(event.key in moves)) return;
     event.preventDefault();
-    const to = moves[event.key];
-    const target = to && this.scroller.querySelector(`g.node[data-index="${to.index}"]`);
-    if (!(target instanceof SVGElement)) return;
-    held?.setAttribute("tabindex", "-1");
-    target.setAttribute("tabindex", "0");
-    target.focus();
+    const to = moves[event.key]();
+    const label = to && this.labels.get(to.index);
+    label?.focus({ preventScroll: true });
+    label?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
-  destroy() {}
+  destroy() {
+    this.observer.disconnect();
+  }
 }
 
-/**
- * Gives every node its place: a column for each step; a parent stands level with its best child, so that the answer
- * is one line. Whatever the answer grew from is part of the answer.
- *
- * @param {import("./record.js").BeamNode[]} raw
- * @param {boolean} dropped whether to keep those that were dropped
- */
-function arranged(raw, dropped) {
-  /** @type {Node[]} */
-  const all = raw.map((node, index) => ({ ...node, index, from: null, children: [], x: 0, y: 0 }));
-  for (const node of all) {
-    if (node.state === "answer") for (let at = all[node.parent]; at; at = all[at.parent]) at.state = "answer";
-  }
-  const nodes = dropped ? all : all.filter(({ state }) => state !== "dropped");
-  for (const node of nodes) {
-    node.from = all[node.parent] ?? null;
-    node.from?.children.push(node);
-  }
-  const rank = (/** @type {Node} */ { state }) => ["answer", "finished", "kept", "dropped"].indexOf(state);
-  const best = (/** @type {Node} */ a, /** @type {Node} */ b) => rank(a) - rank(b) || (b.sum ?? -1e9) - (a.sum ?? -1e9);
-  let row = 0;
-  let steps = 0;
-  const place = (/** @type {Node} */ node, /** @type {number} */ depth) => {
-    node.x = MARGIN + depth * STEP;
-    node.y = MARGIN + row * ROW;
-    steps = Math.max(steps, depth + 1);
-    node.children.sort(best).forEach((child, at) => {
-      if (at > 0) row += 1;
-      place(child, depth + 1);
-    });
+/** A measure of how wide a node must be for its token and its probability. */
+function wide() {
+  const context = document.createElement("canvas").getContext("2d");
+  const family = getComputedStyle(document.body).fontFamily;
+  return (/** @type {Node} */ { token, logprob }) => {
+    if (!context) return 120;
+    context.font = `600 13px ${family}`;
+    const name = context.measureText(visible(token, LETTERS)).width;
+    context.font = `11px ${family}`;
+    return Math.ceil(name + context.measureText(share(logprob)).width + 17);
   };
-  nodes
-    .filter(({ from }) => from === null)
-    .sort(best)
-    .forEach((root, at) => {
-      if (at > 0) row += 1;
-      place(root, 0);
-    });
-  return { nodes, width: 2 * MARGIN + steps * STEP, height: 2 * MARGIN + row * ROW };
 }
 
 /**
+ * A probability in per cent, in as little room as it takes.
+ *
+ * @param {number | null} logprob
+ */
+function share(logprob) {
+  return percent(logprob).replace(/ /g, "").replace("%", "");
+}
+
+/**
+ * The link between a node and what it grew from; from one band to the next, a piece at either end.
+ *
  * @param {Node} from
  * @param {Node} to
  */
-function link(from, to) {
-  const start = from.x + STEP - 28;
-  const end = to.x - 6;
-  const bend = (start + end) / 2;
-  return shape("path", {
-    class: `link ${to.state}`,
-    d: `M${start} ${from.y} C${bend} ${from.y} ${bend} ${to.y} ${end} ${to.y}`,
-  });
+function joined(from, to) {
+  const start = from.x + from.width;
+  if (to.x > start) return [link(to.state, start, from.y, to.x, to.y)];
+  const level = to.y - (to.row - from.row) * ROW;
+  return [
+    link(to.state, start, from.y, start + GAP - 4, from.y),
+    link(to.state, 2, level, to.x, to.y),
+  ];
+}
+
+/**
+ * @param {string} state
+ * @param {number} left
+ * @param {number} y
+ * @param {number} right
+ * @param {number} to
+ */
+function link(state, left, y, right, to) {
+  const bend = (left + right) / 2;
+  return shape("path", { class: `link ${state}`, d: `M${left} ${y} C${bend} ${y} ${bend} ${to} ${right} ${to}` });
 }

@@ -25,6 +25,15 @@ export function chosen(groups, state) {
   return { group, layer, map, head, heads: some.length ? some : map.heads };
 }
 
+/**
+ * One head, where a mean makes no sense: the one chosen, or else the first.
+ *
+ * @param {Chosen} what
+ */
+export function single({ map, head }) {
+  return head === "mean" ? map.heads[0] : head;
+}
+
 /** @param {Chosen} what */
 export function caption({ group, layer, head }) {
   const place = group.maps.length > 1 ? `layer ${group.layers()[layer]}, ` : "";

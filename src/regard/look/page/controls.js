@@ -1,6 +1,6 @@
 /** Which map, layer and head: rows of buttons, and the keys that do the same. */
 
-import { chosen } from "./chosen.js";
+import { chosen, single } from "./chosen.js";
 import { choice, element } from "./elements.js";
 import { headColour } from "./palette.js";
 
@@ -46,7 +46,7 @@ export class Controls {
     const shown =
       view.head === "many"
         ? [...(what.heads.length === what.map.heads.length ? ["all"] : []), ...what.heads.map(String)]
-        : [String(what.head)];
+        : [String(view.head === "one" ? single(what) : what.head)];
     this.press("layer", [String(what.layer)]);
     this.press("head", shown);
   }
@@ -100,20 +100,20 @@ export class Controls {
    */
   heads(view, { map }) {
     if (view.head === "none" || map.heads.length < 2) return "";
-    const whole = view.head === "one" ? "mean" : "all";
+    const whole = wholes(view);
     const choose = (/** @type {string} */ value) =>
       this.store.set(
-        view.head === "one" ? { head: value } : { heads: toggled(this.store.state.heads, value, map.heads) },
+        view.head === "many" ? { heads: toggled(this.store.state.heads, value, map.heads) } : { head: value },
       );
     return element(
       "div",
       { class: "choices", role: "group", "aria-label": "head" },
       element("span", { class: "what" }, "Head"),
-      ...[whole, ...map.heads.map(String)].map((value) => {
+      ...[...whole, ...map.heads.map(String)].map((value) => {
         const button = choice(value, false, () => choose(value), {
           "data-kind": "head",
           "data-value": value,
-          "aria-label": value === whole ? `${value} heads` : `head ${value}`,
+          "aria-label": whole.includes(value) ? `${value} heads` : `head ${value}`,
         });
         if (view.head === "many" && value !== "all") button.style.setProperty("--head", headColour(Number(value)));
         return button;
@@ -136,16 +136,24 @@ export class Controls {
     const by = key === "]" || key === "." ? 1 : -1;
     if (key === "[" || key === "]") {
       this.store.set({ layer: Math.min(Math.max(what.layer + by, 0), what.group.maps.length - 1) });
-    } else if (view.head === "many") {
-      const order = ["all", ...what.map.heads.map(String)];
-      const at = what.heads.length === 1 ? order.indexOf(String(what.heads[0])) : 0;
-      this.store.set({ heads: order[(at + by + order.length) % order.length] });
-    } else if (view.head === "one") {
-      const order = ["mean", ...what.map.heads.map(String)];
-      this.store.set({ head: order[(order.indexOf(String(what.head)) + by + order.length) % order.length] });
+    } else if (view.head !== "none") {
+      const order = [...wholes(view), ...what.map.heads.map(String)];
+      const many = view.head === "many";
+      const held = many ? (what.heads.length === 1 ? what.heads[0] : "all") : view.head === "one" ? single(what) : what.head;
+      const next = order[(order.indexOf(String(held)) + by + order.length) % order.length];
+      this.store.set(many ? { heads: next } : { head: next });
     }
     return true;
   }
+}
+
+/**
+ * What may stand for all heads of a map.
+ *
+ * @param {View} view
+ */
+function wholes(view) {
+  return { many: ["all"], mean: ["mean"], one: [], none: [] }[view.head];
 }
 
 /**

@@ -19,7 +19,7 @@ export const graph = {
   name: "graph",
   label: "Graph",
   about: "The wider an edge, the more its ends look at each other. Choose a node to see only where it looks.",
-  head: "one",
+  head: "mean",
   groups: connected,
   available: (record) => connected(record).length > 0,
   create: (host, record, page) => new Graph(host, record, page),

@@ -25,6 +25,19 @@ export class Matrix {
     return this.values.subarray(row * this.columns, (row + 1) * this.columns);
   }
 
+  /**
+   * @param {number} first
+   * @param {number} count
+   * @returns {Matrix} rows first … first + count
+   */
+  part(first, count) {
+    return new Matrix(
+      this.values.subarray(first * this.columns, (first + count) * this.columns),
+      count,
+      this.columns,
+    );
+  }
+
   /** @param {number} column */
   column(column) {
     return Float32Array.from({ length: this.rows }, (_, row) => this.at(row, column));

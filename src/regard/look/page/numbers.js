@@ -1,6 +1,6 @@
 /**
  * Weights as they travel: base64 of little-endian numbers in row-major order, as 32-bit floats or as bytes with a
- * scale for each row, compressed or not.
+ * scale for each row, compressed or not. Queries and keys travel as 32-bit or 16-bit floats.
  *
  * @typedef {{encoding: string, weights: string, scales?: string}} Stored
  */
@@ -57,6 +57,43 @@ export async function decode(stored, rows, columns) {
     throw new Error(`there are ${values.length} weights where ${rows} rows of ${columns} were announced`);
   }
   return new Rows(values, scales, columns);
+}
+
+/**
+ * Numbers of an encoding that is one of f32 and f16, in rows.
+ *
+ * @param {string} encoding
+ * @param {string} base64
+ * @param {number} rows
+ * @param {number} columns
+ * @returns {Matrix}
+ */
+export function floats(encoding, base64, rows, columns) {
+  if (!["f32", "f16"].includes(encoding)) {
+    throw new Error(`the encoding ${encoding} of queries and keys is unknown; this page reads f32 and f16`);
+  }
+  const { buffer } = bytes(base64);
+  const values =
+    encoding === "f32"
+      ? new Float32Array(buffer, 0, buffer.byteLength >> 2)
+      : Float32Array.from(new Uint16Array(buffer, 0, buffer.byteLength >> 1), half);
+  if (values.length !== rows * columns) {
+    throw new Error(`there are ${values.length} numbers where ${rows} rows of ${columns} were announced`);
+  }
+  return new Matrix(values, rows, columns);
+}
+
+/**
+ * The number that 16 bits stand for: a sign, five bits of exponent, ten of fraction.
+ *
+ * @param {number} bits
+ */
+function half(bits) {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -24 * fraction);
 }
 
 /**

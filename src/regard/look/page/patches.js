@@ -13,7 +13,7 @@ export const patches = {
   name: "picture",
   label: "Picture",
   about: "The parts of the picture that the chosen item looked at stay lit.",
-  head: "one",
+  head: "mean",
   groups: pictured,
   available: (record) => pictured(record).length > 0,
   create: (host, record, page) => new Patches(host, record, page),

@@ -5,22 +5,21 @@
  *   edges?: [number, number][]}} Side
  * @typedef {import("./numbers.js").Stored} Stored
  * @typedef {Stored & {name: string, kind: string, query: string, key: string, layer: number | null, heads: number[],
- *   shape: [number, number, number], sums: string, inputs?: string[]}} RawMap
+ *   shape: [number, number, number], sums: string, inputs?: string[], vectors?: Vectors}} RawMap
+ * @typedef {{width: number, encoding: string, queries: string, keys: string}} Vectors
  * @typedef {{text?: string, logprobs?: (number | null)[], alternatives?: [string, number | null][][]}} Answer
- * @typedef {{map: string, head: number, query: number, width: number, query_vector: number[],
- *   key_vectors: number[][]}} Contributions
  * @typedef {{parent: number, token: string, logprob: number | null, sum: number | null, step: number,
  *   state: string}} BeamNode
  * @typedef {{[name: string]: number | string | null}} HeadStatistics
  * @typedef {{sentences: number, heads: HeadStatistics[], similarity?: number[][] | null}} Statistics
  * @typedef {{format: string, version: number, title?: string, model?: {name?: string, kind?: string, task?: string},
- *   sides: {[name: string]: Side}, maps: RawMap[], answer?: Answer | null, contributions?: Contributions | null,
+ *   sides: {[name: string]: Side}, maps: RawMap[], answer?: Answer | null,
  *   saliency?: {[name: string]: RawMap} | null, beam?: {nodes: BeamNode[]} | null,
  *   statistics?: Statistics | null}} Raw
  */
 
 import { Matrix } from "./matrix.js";
-import { decode } from "./numbers.js";
+import { decode, floats } from "./numbers.js";
 import { visible } from "./tokens.js";
 
 /** The weights of one attention: heads × queries × keys. Decoded when first asked for. */
@@ -46,6 +45,8 @@ export class AttentionMap {
       .join(" ");
     /** @type {Promise<import("./numbers.js").Rows> | null} */
     this.decoded = null;
+    /** @type {{queries: Matrix, keys: Matrix} | null} */
+    this.compared = null;
   }
 
   load() {
@@ -61,6 +62,28 @@ export class AttentionMap {
     const rows = await this.load();
     if (head === "mean") return Matrix.mean(this.heads.map((_, at) => rows.matrix(at * this.queries, this.queries)));
     return rows.matrix(this.heads.indexOf(head) * this.queries, this.queries);
+  }
+
+  /**
+   * The query of a row of a head, and all keys of that head: what was compared, if it was kept.
+   *
+   * @param {number} head
+   * @param {number} row
+   * @returns {{query: Float32Array, keys: Matrix} | null}
+   */
+  vectors(head, row) {
+    const { vectors } = this.raw;
+    if (!vectors) return null;
+    const { encoding, width } = vectors;
+    this.compared ??= {
+      queries: floats(encoding, vectors.queries, this.heads.length * this.queries, width),
+      keys: floats(encoding, vectors.keys, this.heads.length * this.keys, width),
+    };
+    const at = this.heads.indexOf(head);
+    return {
+      query: this.compared.queries.row(at * this.queries + row),
+      keys: this.compared.keys.part(at * this.keys, this.keys),
+    };
   }
 
   /**

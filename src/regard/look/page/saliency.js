@@ -17,7 +17,7 @@ export const saliency = {
   name: "saliency",
   label: "Saliency",
   about: "Left: where the model looked. Right: what moved its answer (gradient × input), blue towards it, orange away.",
-  head: "one",
+  head: "mean",
   groups: (record) => record.groups.filter((group) => opinion(record, group)),
   available: (record) => Object.keys(record.raw.saliency ?? {}).length > 0,
   create: (host, record, page) => new Saliency(host, record, page),

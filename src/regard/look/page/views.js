@@ -8,7 +8,7 @@
  * @property {string} name in the address
  * @property {string} label
  * @property {string} about one sentence
- * @property {"one" | "many" | "none"} head how many heads can be chosen at a time
+ * @property {"one" | "mean" | "many" | "none"} head how many heads can be chosen at a time: "mean" is one, or their mean
  * @property {boolean} [layerless] whether it shows all layers, or none
  * @property {(record: Record) => import("./record.js").Group[]} groups the maps it can show
  * @property {(record: Record) => boolean} available
