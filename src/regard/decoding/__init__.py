@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from regard.decoding.alignment import align, hard_alignment, unknown_sources
     from regard.decoding.config import DecodingConfig
     from regard.decoding.protocol import Hypothesis, Model, State
-    from regard.decoding.search import search
+    from regard.decoding.searches import search
 
 _FOUND_IN = {
     "DecodingConfig": "config",
@@ -21,7 +21,7 @@ _FOUND_IN = {
     "State": "protocol",
     "align": "alignment",
     "hard_alignment": "alignment",
-    "search": "search",
+    "search": "searches",
     "unknown_sources": "alignment",
 }
 

@@ -1,10 +1,10 @@
 """A model directory of regard → a directory of CTranslate2. No torch is imported here.
 
     encoder, decoder    layer by layer, by the names of the weights; query, key and value become one matrix
-    positions           sinusoidal, learned and none as a table; rotary and shaw as they are; alibi as a bias by distance
+    positions           sinusoidal, learned and none as tables; rotary and shaw as they are; alibi as a bias by distance
     deep_norm           norm(α x + f(x)) has no place there; but α can be moved into the weights (see `_Stack`)
 
-What CTranslate2 cannot express, `obstacle` says in a sentence.
+`expressible.py` says what can be expressed at all.
 
 M width  V vocabulary  N positions that tables reach
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from safetensors.numpy import load_file
 
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import RegardError
+from regard.interchange.expressible import obstacle, read_recipe
 from regard.training import durable
 
 Array = NDArray[numpy.float32]
@@ -33,48 +33,6 @@ POSITIONS = 1024  # how far tables of positions reach unless longer ones are ask
 BASE = 10_000.0
 EPSILON = 1e-5  # of every norm
 TOKENIZERS = ("tokenizer.json", "source.json", "target.json")
-# every key of [model], and the values that can be expressed where not every value can
-EXPRESSED: dict[str, tuple[str, ...]] = {
-    "kind": ("transformer",),
-    "position": ("none", "sinusoidal", "learned", "shaw", "rotary", "alibi"),
-    "wiring": ("post_norm", "pre_norm", "deep_norm"),
-    "activation": ("relu", "gelu", "swiglu"),
-    **dict.fromkeys(("layers", "width", "heads", "hidden", "dropout", "maximum", "tied"), ()),
-}
-OPTIONAL = ("encoder_layers", "decoder_layers")
-
-
-def obstacle(model: Mapping[str, Any]) -> str | None:
-    """Why CTranslate2 cannot express the [model] of a recipe, as a sentence; None if it can."""
-    kind = model.get("kind")
-    if kind not in EXPRESSED["kind"]:
-        return f'CTranslate2 cannot express model.kind = "{kind}"; of the kinds here it knows the transformer alone'
-    for key, value in model.items():
-        if key not in EXPRESSED and key not in OPTIONAL:
-            return f"what model.{key} = {value!r} does has no translation to CTranslate2 yet"
-        if EXPRESSED.get(key) and value not in EXPRESSED[key]:
-            return f"CTranslate2 cannot express model.{key} = {value!r}, only {', '.join(EXPRESSED[key])}"
-    missing = [key for key in EXPRESSED if key not in model]
-    return f"recipe.toml does not say model.{missing[0]}, so it is not as regard wrote it" if missing else None
-
-
-def read_recipe(directory: Path) -> dict[str, Any]:
-    """The tables of the recipe that is kept in a model directory."""
-    if not (directory / "weights.safetensors").is_file():
-        raise RegardError(
-            f"{directory} is no model directory: it has no weights.safetensors; train one with: regard train"
-        )
-    try:
-        return tomllib.loads((directory / "recipe.toml").read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RegardError(
-            f"{directory / 'recipe.toml'} cannot be read ({error}); copy the model directory again"
-        ) from None
-
-
-def reach(model: Mapping[str, Any]) -> int | None:
-    """How many positions the model has, if they are learned; None where tables can be made as long as needed."""
-    return int(model["maximum"]) if model["position"] == "learned" else None
 
 
 def export(directory: Path, out: Path) -> None:
