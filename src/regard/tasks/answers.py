@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.special import NAMES, UNK
@@ -25,6 +26,13 @@ class Answer:
     score: float
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
+
+
+class Found(NamedTuple):
+    """An answer, and the source word that each of its words looked at, if that was asked for."""
+
+    answer: Answer
+    alignment: list[tuple[int, int]] | None
 
 
 NOTHING = Answer("", 0.0, (), ())  # the answer to an empty text

@@ -1,8 +1,8 @@
 """One text in, one text out: translation, and everything of that shape (spelling to sound, messy to clean).
 
-    batch  → loss       Σ over target tokens of −log P(y_t | y_<t, x), smoothed
-    texts  → answers    by greedy, beam or sampling
-    answers → scores    BLEU, chrF, TER and exact match; for lexicons word and symbol error
+batch  → loss       Σ over target tokens of −log P(y_t | y_<t, x), smoothed
+texts  → answers    by greedy, beam or sampling
+answers → scores    BLEU, chrF, TER and exact match; for lexicons word and symbol error
 """
 
 from __future__ import annotations
