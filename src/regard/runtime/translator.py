@@ -57,6 +57,14 @@ class Request:
             "max_input_length": 0,
         }
 
+    @property
+    def alone(self) -> bool:
+        """Whether each text is a batch of its own.
+
+        In a beam CTranslate2 takes the weights of the first step from a neighbour in the batch (4.8.4).
+        """
+        return self.decoding.beam > 1 and bool(self.options["return_attention"] or self.decoding.coverage_penalty)
+
 
 @dataclass(frozen=True)
 class Said:
@@ -125,12 +133,12 @@ class Translator:
     def _translate(self, engine: Any, sources: list[list[str]], request: Request) -> list[Any]:
         """Results to come. There are batches for every worker, and none above the budget of tokens."""
         start = [self._target[number] for number in request.prefix]
-        tokens = sum(len(source) + 1 for source in sources)
+        share = -(-sum(len(source) + 1 for source in sources) // engine.num_translators)
         return engine.translate_batch(
             sources,
             target_prefix=[start] * len(sources) if start else None,
-            max_batch_size=min(request.decoding.batch_tokens, -(-tokens // engine.num_translators)),
-            batch_type="tokens",
+            max_batch_size=1 if request.alone else min(request.decoding.batch_tokens, share),
+            batch_type="examples" if request.alone else "tokens",
             asynchronous=True,
             **request.options,
         )
