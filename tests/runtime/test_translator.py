@@ -23,7 +23,7 @@ SEARCHES = {
     "greedy": {"beam": 1},
     "beam": {"beam": 5},
     "n_best": {"beam": 4, "n_best": 3},
-    "no length penalty": {"beam": 3, "n_best": 3, "length_penalty": 0.0},
+    "no length penalty": {"beam": 6, "n_best": 3, "length_penalty": 0.0},
     "another length penalty": {"beam": 3, "length_penalty": 0.6},
     "coverage": {"beam": 3, "n_best": 2, "coverage_penalty": 0.3},
     "min_length": {"beam": 1, "min_length": 9},
@@ -73,6 +73,15 @@ def test_answers_of_these_models_end_at_various_places(made, name):
     lengths = {len(each.answer.tokens) for several in found for each in several}
     assert len(lengths) > 3
     assert lengths & set(range(1, 12))
+
+
+def test_without_length_penalty_the_search_does_not_stop_at_the_first_answers(made):
+    model, translator = open_both(made["shaw"])
+    draw, decoding = random.Random(3), DecodingConfig(beam=6, n_best=3, length_penalty=0.0, max_length=12)
+    texts = [" ".join(draw.choices(WORDS, k=draw.randint(1, 12))) for _ in range(20)]
+    found = answer(translator, texts, Request(decoding))
+    expected = model.answers(texts, decoding=decoding)
+    assert [[each.answer.tokens for each in f] for f in found] == [[each.tokens for each in e] for e in expected]
 
 
 def test_a_prefix_begins_every_greedy_answer(made):
