@@ -9,6 +9,7 @@ from made_models import WORDS, write_model
 from regard.decoding import DecodingConfig
 from regard.errors import RegardError
 from regard.interchange.expressible import read_recipe
+from regard.runtime import measure
 from regard.runtime.choose import reason_for_torch
 from regard.runtime.translator import Request, Translator
 
@@ -144,3 +145,17 @@ def test_learned_positions_are_not_made_up(made):
     _, translator = open_both(made["learned"])
     with pytest.raises(RegardError, match=r"a text has 61 tokens with its end, and the model 53 learned positions"):
         answer(translator, [" ".join(["w1"] * 60)], Request(DecodingConfig(max_length=5)))
+
+
+def test_many_lines_are_measured_by_once_and_answered_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "cores", lambda: 2)
+    monkeypatch.setattr(measure, "MANY", 4)
+    directory = write_model(tmp_path, **MODELS["shaw"])
+    request = Request(DecodingConfig(beam=2, max_length=8))
+    model, translator = open_both(directory)
+    expected = [found[0].text for found in model.answers(TEXTS, decoding=request.decoding)]
+    assert [found[0].answer.text for found in answer(translator, TEXTS, request)] == expected
+    (note,) = directory.glob(f"runtime/*/{measure.NOTE}")
+    before = note.stat().st_mtime_ns
+    assert [found[0].answer.text for found in answer(open_both(directory)[1], TEXTS, request)] == expected
+    assert note.stat().st_mtime_ns == before
