@@ -25,7 +25,7 @@ ROOMS = [
         "tasks",
         "training",
     ),
-    *("interchange", "look", "serve", "recipes", "teacher", "api", "demo", "viewer", "cli"),
+    *("interchange", "runtime", "look", "serve", "recipes", "teacher", "api", "demo", "viewer", "runner", "cli"),
 ]
 STRANGERS = {"decoding": {"models"}, "data": {"models", "decoding"}}  # what a room does not know, though it is above
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

@@ -21,16 +21,17 @@ from regard.data.corpus import Corpus, prepare
 from regard.data.dropout import Dropout
 from regard.data.examples import DataConfig, Examples, open_examples, open_splits, references
 from regard.data.tokenizers import Tokenizers
-from regard.decoding import DecodingConfig
+from regard.decoding.config import DecodingConfig, changed
 from regard.errors import RegardError
 from regard.look.capture import capture
 from regard.look.record import Record
 from regard.look.statistics import statistics
 from regard.recipes import Recipe
 from regard.special import EOS, NAMES
+from regard.tasks.answers import CHUNK, Answer
 from regard.tasks.scores import Score
 from regard.tasks.significance import Comparison
-from regard.tasks.translate import Answer, Translate
+from regard.tasks.translate import Translate
 from regard.teacher import distil
 from regard.training import durable, machine
 from regard.training import report as reports
@@ -41,7 +42,6 @@ from regard.training.train import train as train_in
 # what may change when a run is gone on with: how long it goes on, and on what
 LIMITS = ("training.steps", "training.minutes", "training.patience")
 CHANGEABLE = (*LIMITS, "training.threads", "training.device")
-CHUNK = 1024  # lines answered together: enough to batch by length, few enough to begin printing soon
 
 Pairs = str | Path | Mapping[str, str] | None  # a file, {"source": file, "target": file}, or what the recipe names
 
@@ -158,10 +158,7 @@ class Model:
 
     def decoding(self, changes: Mapping[str, Any]) -> DecodingConfig:
         """The recipe's [decoding] with some keys changed; a beam wide enough for `n_best` unless one is given."""
-        settings = {**self.recipe.decoding.model_dump(), **changes}
-        if "n_best" in changes and "beam" not in changes:
-            settings["beam"] = max(settings["beam"], settings["n_best"])
-        return recipes.check(DecodingConfig, settings, where="decoding")
+        return recipes.check(DecodingConfig, changed(self.recipe.decoding.model_dump(), changes), where="decoding")
 
     def evaluate(
         self, data: Pairs = None, *, decoding: DecodingConfig | None = None, tokenize: str = "13a"

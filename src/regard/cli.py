@@ -9,7 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -131,31 +131,31 @@ def run(
     replace_unknown: Annotated[
         bool, typer.Option("--replace-unknown", help="copy the source word looked at where a word is unknown")
     ] = False,
+    runtime: Annotated[
+        Literal["auto", "torch", "ctranslate2"],
+        typer.Option(help="what computes: auto takes CTranslate2 where it gives the same answers, torch elsewhere"),
+    ] = "auto",
+    compute_type: Annotated[
+        Literal["float32", "int8", "auto"],
+        typer.Option(help="of CTranslate2: int8 may be faster and changes some answers; auto measures"),
+    ] = "float32",
     as_json: Json = False,
 ) -> None:
     """Answer texts: one line in, one line out, in order."""
-    from regard.api import CHUNK, load
+    from regard.runner import Question
+    from regard.runner import run as run_model
 
-    loaded = load(model)
     options = {"beam": beam, "n_best": n_best, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     options |= {"max_length": max_length, "no_repeat_ngram": no_repeat_ngram}
     options |= {"sample": sample or None, "replace_unknown": replace_unknown or None}
-    decoding = loaded.decoding({name: value for name, value in options.items() if value is not None})
-    together = 1 if not text and sys.stdin.isatty() else CHUNK  # someone who types wants an answer to each line
-    for line, answers in loaded.stream(text or _lines(), decoding=decoding, prefix=prefix, together=together):
-        aligned = [loaded.word_alignment(line, answer) if alignment else None for answer in answers]
-        if as_json:
-            found = [
-                {"text": answer.text, "score": answer.score, "tokens": loaded.pieces(answer)}
-                | ({} if pairs is None else {"alignment": pairs})
-                for answer, pairs in zip(answers, aligned, strict=True)
-            ]
-            print(json.dumps({"input": line, "answers": found}, ensure_ascii=False), flush=True)
-            continue
-        for answer, pairs in zip(answers, aligned, strict=True):
-            columns = [answer.text.replace("\n", " "), *([f"{answer.score:.4f}"] if n_best > 1 else [])]
-            columns += [] if pairs is None else [" ".join(f"{source}-{target}" for source, target in pairs)]
-            print(*columns, sep="\t", flush=True)
+    question = Question(
+        {name: value for name, value in options.items() if value is not None},
+        prefix=prefix,
+        alignment=alignment,
+        as_json=as_json,
+        at_once=not text and sys.stdin.isatty(),  # someone who types wants an answer to each line
+    )
+    run_model(model, text or _lines(), question, runtime=runtime, compute_type=compute_type)
 
 
 @app.command()
@@ -227,6 +227,19 @@ def look(
         statistics=statistics,
         port=port,
     )
+
+
+@app.command()
+def export(
+    model: ModelPath,
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="a directory that is not there yet")],
+    to: Annotated[Literal["ctranslate2"], typer.Option("--to", help="the format")],
+) -> None:
+    """Write a model in another format, with all that is needed to use it there."""
+    from regard.interchange.ctranslate2 import export as export_model
+
+    export_model(model, out)
+    print(f"{out} holds the model for {to}, and its tokenizers")
 
 
 @app.command()

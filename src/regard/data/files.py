@@ -16,8 +16,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow
-import pyarrow.parquet
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from regard.errors import RegardError
@@ -285,6 +283,8 @@ def _text(place: str, value: object) -> str:
 
 
 def _read_parquet(name: str, columns: Columns) -> Iterator[Pair]:
+    import pyarrow.parquet  # slow to import, and those who only encode text do not read any file
+
     stamps(name)  # a missing or empty file is told in the same words as for other forms
     try:
         with pyarrow.parquet.ParquetFile(Path(name).expanduser()) as file:

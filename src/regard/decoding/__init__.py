@@ -1,9 +1,29 @@
-"""From what a model believes at each step to whole answers: greedy, beam and sampling, on the step protocol alone."""
+"""From what a model believes at each step to whole answers: greedy, beam and sampling, on the step protocol alone.
 
-from regard.decoding.alignment import align, hard_alignment, unknown_sources
-from regard.decoding.config import DecodingConfig
-from regard.decoding.protocol import Hypothesis, Model, State
-from regard.decoding.search import search
+Names are imported when they are first used: `regard.decoding.config` is read by processes that never load torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.decoding.alignment import align, hard_alignment, unknown_sources
+    from regard.decoding.config import DecodingConfig
+    from regard.decoding.protocol import Hypothesis, Model, State
+    from regard.decoding.searches import search
+
+_FOUND_IN = {
+    "DecodingConfig": "config",
+    "Hypothesis": "protocol",
+    "Model": "protocol",
+    "State": "protocol",
+    "align": "alignment",
+    "hard_alignment": "alignment",
+    "search": "searches",
+    "unknown_sources": "alignment",
+}
 
 __all__ = [
     "DecodingConfig",
@@ -15,3 +35,9 @@ __all__ = [
     "search",
     "unknown_sources",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _FOUND_IN:
+        return getattr(importlib.import_module(f"regard.decoding.{_FOUND_IN[name]}"), name)
+    raise AttributeError(f"module 'regard.decoding' has no attribute {name!r}")

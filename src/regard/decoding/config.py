@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -46,3 +47,11 @@ class DecodingConfig(BaseModel):
             if not self.sample and value != type(self).model_fields[name].default:
                 raise ValueError(f"{name}={value} does nothing without sample=true; set both or neither")
         return self
+
+
+def changed(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a [decoding] with some changed; a beam wide enough for `n_best` unless one is given."""
+    result = {**settings, **changes}
+    if "n_best" in changes and "beam" not in changes:
+        result["beam"] = max(result.get("beam", DecodingConfig().beam), result["n_best"])
+    return result

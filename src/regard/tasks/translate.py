@@ -1,17 +1,13 @@
 """One text in, one text out: translation, and everything of that shape (spelling to sound, messy to clean).
 
-    batch  → loss       Σ over target tokens of −log P(y_t | y_<t, x), smoothed
-    texts  → answers    by greedy, beam or sampling
-    answers → scores    BLEU, chrF, TER and exact match; for lexicons word and symbol error
-
-A word is what stands between white space.
+batch  → loss       Σ over target tokens of −log P(y_t | y_<t, x), smoothed
+texts  → answers    by greedy, beam or sampling
+answers → scores    BLEU, chrF, TER and exact match; for lexicons word and symbol error
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,20 +16,11 @@ from torch import Tensor
 from regard.data.batches import source_batches
 from regard.data.tokenizers import Tokenizers
 from regard.decoding import DecodingConfig, Hypothesis, align, search, unknown_sources
-from regard.special import NAMES, PAD, UNK
+from regard.special import PAD
+from regard.tasks.answers import NOTHING, Answer, fill_in, source_words, word_alignment, worth_asking
 from regard.tasks.scores import Score, bleu, lexicon_scores, text_scores
 from regard.tasks.significance import Comparison, compare_lexicons, compare_texts
 from regard.tasks.vocabulary_loss import divergence, vocabulary_loss
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A text, the score it was ranked by, and its tokens."""
-
-    text: str
-    score: float
-    tokens: tuple[int, ...]
-    logprobs: tuple[float, ...]
 
 
 class Translate:
@@ -73,9 +60,9 @@ class Translate:
     ) -> list[list[Answer]]:
         """The `n_best` answers to each text, best first, in the order of the texts; to an empty one, the empty one."""
         sources = self.tokenizers.source.encode(list(texts))
-        asked = [row for row, text in enumerate(texts) if text.strip() and sources[row]]
+        asked = worth_asking(texts, sources)
         starts = self.tokenizers.target.encode(list(prefix)) if prefix is not None else [[] for _ in texts]
-        answers: list[list[Answer]] = [[Answer("", 0.0, (), ())] for _ in texts]
+        answers: list[list[Answer]] = [[NOTHING] for _ in texts]
         device = next(model.parameters()).device
         for batch in source_batches([sources[row] for row in asked], batch_tokens=decoding.batch_tokens):
             rows = [asked[place] for place in batch.rows]
@@ -91,7 +78,7 @@ class Translate:
     def _texts(self, hypotheses: list[Hypothesis], words: list[list[str]] | None) -> list[Answer]:
         texts = self.tokenizers.target.decode([list(found.tokens) for found in hypotheses])
         if words is not None:
-            texts = [_fill_in(text, known) for text, known in zip(texts, words, strict=True)]
+            texts = [fill_in(text, known) for text, known in zip(texts, words, strict=True)]
         return [Answer(t, h.score, h.tokens, h.logprobs) for t, h in zip(texts, hypotheses, strict=True)]
 
     def _replacements(
@@ -104,8 +91,7 @@ class Translate:
         words: list[list[list[str]]] = [[] for _ in found]
         for row, tokens, looked in zip(owner.tolist(), every, weights, strict=True):
             chosen = unknown_sources(tokens, looked[:, :-1]).values()  # EOS, the last, is no word
-            offsets = self.tokenizers.source.offsets(texts[row])
-            words[row].append([_word_at(texts[row], *offsets[position]) for position in chosen])
+            words[row].append(source_words(texts[row], chosen, tokenizer=self.tokenizers.source))
         return words
 
     def alignment(self, model: Any, source: str, answer: Sequence[int]) -> Tensor:
@@ -117,14 +103,7 @@ class Translate:
     def word_alignment(self, model: Any, source: str, answer: Answer) -> list[tuple[int, int]]:
         """For each word of the answer, the source word it looked at most: (source, target) by number, from 0."""
         weights = self.alignment(model, source, answer.tokens)[:, :-1]  # EOS is no word
-        from_word = _words_of(source, self.tokenizers.source.offsets(source))
-        tokens = list(answer.tokens)
-        begun = self.tokenizers.target.decode([tokens[: end + 1] for end in range(len(tokens))])
-        to_word = [max(len(text.split()) - 1, 0) for text in begun]
-        looked = torch.zeros(max(to_word, default=-1) + 1, max(from_word, default=-1) + 1)
-        for token, word in enumerate(to_word):
-            looked[word].index_add_(0, torch.tensor(from_word), weights[token].cpu())
-        return [(int(row.argmax()), word) for word, row in enumerate(looked)] if looked.numel() else []
+        return word_alignment(weights.tolist(), source, answer.tokens, tokenizers=self.tokenizers)
 
     def scores(
         self, answers: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
@@ -152,23 +131,3 @@ class Translate:
         if self.lexicon:
             return {"word_error": lexicon_scores(answers, references)["word_error"].value}
         return {"bleu": bleu(answers, references)}
-
-
-def _words_of(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
-    """The number of the word that each token belongs to."""
-    return [max(len(text[:end].split()) - 1, 0) for _, end in offsets]
-
-
-def _word_at(text: str, begin: int, end: int) -> str:
-    """The word that holds the characters from begin to end, white space before them left out."""
-    while begin < end and text[begin].isspace():
-        begin += 1
-    return re.split(r"\s", text[:begin])[-1] + re.split(r"\s", text[begin:], maxsplit=1)[0]
-
-
-def _fill_in(text: str, words: Sequence[str]) -> str:
-    """`text` with the first <unk> replaced by the first word, the second by the second, and so on."""
-    for word in words:
-        before, _, after = text.partition(NAMES[UNK])
-        text = before + word + after
-    return text

@@ -1,0 +1,5 @@
+"""Other people's formats.
+
+expressible   what CTranslate2 can express
+ctranslate2   a Transformer as a CTranslate2 directory, for fast answers on CPUs
+"""

@@ -1,0 +1,100 @@
+"""What `regard run` does: choose a runtime, answer, print. Torch is imported only where CTranslate2 will not do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.data.tokenizers import Tokenizers
+from regard.decoding.config import DecodingConfig, changed
+from regard.errors import RegardError
+from regard.interchange.expressible import read_recipe
+from regard.runtime.choose import reason_for_torch
+from regard.runtime.measure import ComputeType
+from regard.tasks.answers import CHUNK, Found
+
+RuntimeName = Literal["auto", "torch", "ctranslate2"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a model: changes to its [decoding], how answers must begin, and what to print of them."""
+
+    changes: Mapping[str, Any]
+    prefix: str | None = None
+    alignment: bool = False
+    as_json: bool = False
+    at_once: bool = False  # each line by itself, for someone who types
+
+    @property
+    def scored(self) -> bool:
+        return self.as_json or self.changes.get("n_best", 1) > 1
+
+
+def run(
+    directory: Path, texts: Iterable[str], question: Question, *, runtime: RuntimeName, compute_type: ComputeType
+) -> None:
+    """Answer the texts and print the answers, in order."""
+    recipe, tokenizers = read_recipe(directory), Tokenizers.load(directory)
+    decoding = _decoding(changed(recipe.get("decoding", {}), question.changes))
+    prefix = tuple(tokenizers.target.encode([question.prefix])[0]) if question.prefix else ()
+    model = recipe.get("model", {})
+    reason = reason_for_torch(model, decoding, vocabulary=tokenizers.target.size, prefix=prefix)
+    if runtime == "ctranslate2" and reason is not None:
+        raise RegardError(f"--runtime ctranslate2 cannot answer this: {reason}; leave that option out to use torch")
+    by_torch = runtime == "torch" or reason is not None
+    if by_torch and compute_type != "float32":
+        raise RegardError(
+            f"--compute-type {compute_type} is for CTranslate2: {reason or 'and --runtime torch was given'}"
+        )
+    together = 1 if question.at_once else CHUNK
+    if by_torch:
+        answered = _by_torch(directory, texts, question, decoding, together)
+    else:
+        from regard.runtime.translator import Request, Translator
+
+        translator = Translator(directory, model, tokenizers, compute_type=compute_type)
+        request = Request(decoding, prefix, alignment=question.alignment, scores=question.scored)
+        answered = translator.stream(texts, request, together=together)
+    for line, answers in answered:
+        _print(line, answers, tokenizers, question)
+
+
+def _by_torch(
+    directory: Path, texts: Iterable[str], question: Question, decoding: DecodingConfig, together: int
+) -> Iterator[tuple[str, list[Found]]]:
+    from regard.api import load
+
+    model = load(directory)
+    for line, answers in model.stream(texts, decoding=decoding, prefix=question.prefix, together=together):
+        yield (
+            line,
+            [Found(answer, model.word_alignment(line, answer) if question.alignment else None) for answer in answers],
+        )
+
+
+def _decoding(settings: dict[str, Any]) -> DecodingConfig:
+    try:
+        return DecodingConfig.model_validate(settings)
+    except ValueError:
+        from regard.recipes import check  # slow to import, and wanted only to say what is wrong
+
+        return check(DecodingConfig, settings, where="decoding")
+
+
+def _print(line: str, answers: list[Found], tokenizers: Tokenizers, question: Question) -> None:
+    if question.as_json:
+        found = [
+            {"text": answer.text, "score": answer.score, "tokens": tokenizers.target.pieces(list(answer.tokens))}
+            | ({} if pairs is None else {"alignment": pairs})
+            for answer, pairs in answers
+        ]
+        print(json.dumps({"input": line, "answers": found}, ensure_ascii=False), flush=True)
+        return
+    for answer, pairs in answers:
+        columns = [answer.text.replace("\n", " "), *([f"{answer.score:.4f}"] if question.scored else [])]
+        columns += [] if pairs is None else [" ".join(f"{source}-{target}" for source, target in pairs)]
+        print(*columns, sep="\t", flush=True)

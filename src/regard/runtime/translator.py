@@ -1,0 +1,227 @@
+"""Texts in, answers out, in order, by CTranslate2.
+
+Lines are taken in chunks, the next while one is being answered. CTranslate2 sorts a chunk by length, cuts it into
+batches by tokens and shares these among its workers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from regard.data.tokenizers import Tokenizers
+from regard.decoding.config import DecodingConfig
+from regard.errors import RegardError
+from regard.interchange.expressible import reach
+from regard.runtime.cache import Converted, converted
+from regard.runtime.measure import ComputeType, Plan, plan
+from regard.special import BOS, EOS, NAMES, PAD, UNK
+from regard.tasks.answers import CHUNK, NOTHING, Answer, Found, fill_in, source_words, word_alignment, worth_asking
+
+BLOCK = 1024  # tables of positions reach a multiple of this
+AHEAD = 1  # chunks given to the workers before the answers of one are waited for
+SAMPLE = 64  # texts by which plans are measured
+NO_PENALTY = 1e-30  # with 0 itself CTranslate2 would stop at the first answer and not at `beam` of them
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to answer. `scores`: whether anyone looks at them; they cost a second pass over the answers."""
+
+    decoding: DecodingConfig
+    prefix: tuple[int, ...] = ()
+    alignment: bool = False
+    scores: bool = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What CTranslate2 is told; an answer's length counts EOS, and <pad> and <s> are never said."""
+        decoding = self.decoding
+        return {
+            "beam_size": decoding.beam,
+            "num_hypotheses": decoding.n_best,
+            "length_penalty": decoding.length_penalty or NO_PENALTY,
+            "coverage_penalty": decoding.coverage_penalty,
+            "min_decoding_length": decoding.min_length,
+            "max_decoding_length": decoding.max_length,
+            "no_repeat_ngram_size": decoding.no_repeat_ngram,
+            "suppress_sequences": [[NAMES[PAD]], [NAMES[BOS]]],
+            "return_end_token": True,
+            "return_scores": True,
+            "return_attention": self.alignment or decoding.replace_unknown,
+            "max_input_length": 0,
+        }
+
+    @property
+    def alone(self) -> bool:
+        """Whether each text is a batch of its own.
+
+        In a beam CTranslate2 takes the weights of the first step from a neighbour in the batch (4.8.4).
+        """
+        return self.decoding.beam > 1 and bool(self.options["return_attention"] or self.decoding.coverage_penalty)
+
+
+@dataclass(frozen=True)
+class Said:
+    """One answer as CTranslate2 gives it: the names of its tokens, with EOS if it was reached."""
+
+    names: list[str]
+    score: float
+    looked: list[list[float]]  # a row for each name, a column for each token of the source; empty unless asked for
+
+    @property
+    def words(self) -> list[str]:
+        return self.names[:-1] if self.names[-1:] == [NAMES[EOS]] else self.names
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A chunk that the workers have: its texts, which of them were asked, their tokens, and the results to come."""
+
+    texts: list[str]
+    asked: list[int]
+    sources: list[list[str]]
+    results: list[Any]
+    engine: Any
+
+
+class Translator:
+    """A model directory, answered by CTranslate2. What it cannot do, `choose.reason_for_torch` tells beforehand."""
+
+    def __init__(
+        self,
+        directory: Path,
+        model: Mapping[str, Any],
+        tokenizers: Tokenizers,
+        *,
+        compute_type: ComputeType = "float32",
+    ) -> None:
+        self.directory, self.tokenizers, self.compute_type = directory, tokenizers, compute_type
+        self.learned = reach(model)
+        self._source, self._target = _names(tokenizers.source.vocabulary), _names(tokenizers.target.vocabulary)
+        self._numbers = tokenizers.target.vocabulary
+        self._engine: Any = None
+        self._plan: Plan | None = None
+        self._positions = 0
+
+    def stream(
+        self, texts: Iterable[str], request: Request, *, together: int = CHUNK
+    ) -> Iterator[tuple[str, list[Found]]]:
+        """Texts and their answers, in order, so many `together`; nothing is read ahead when that is one."""
+        remaining, waiting = iter(texts), deque[Pending]()
+        while chunk := list(islice(remaining, together)):
+            waiting.append(self._submit(chunk, request))
+            if together == 1 or len(waiting) > AHEAD:
+                yield from self._collect(waiting.popleft(), request)
+        for pending in waiting:
+            yield from self._collect(pending, request)
+
+    def _submit(self, texts: list[str], request: Request) -> Pending:
+        ids = self.tokenizers.source.encode(texts)
+        asked = worth_asking(texts, ids)
+        if not asked:
+            return Pending(texts, [], [], [], None)
+        sources = [[self._source[number] for number in ids[row]] for row in asked]
+        engine = self._ready(sources, request)
+        return Pending(texts, asked, sources, self._translate(engine, sources, request), engine)
+
+    def _translate(self, engine: Any, sources: list[list[str]], request: Request) -> list[Any]:
+        """Results to come. There are batches for every worker, and none above the budget of tokens."""
+        start = [self._target[number] for number in request.prefix]
+        share = -(-sum(len(source) + 1 for source in sources) // engine.num_translators)
+        return engine.translate_batch(
+            sources,
+            target_prefix=[start] * len(sources) if start else None,
+            max_batch_size=1 if request.alone else min(request.decoding.batch_tokens, share),
+            batch_type="examples" if request.alone else "tokens",
+            asynchronous=True,
+            **request.options,
+        )
+
+    def _ready(self, sources: list[list[str]], request: Request) -> Any:
+        """CTranslate2 with tables that are long enough, opened by the plan that suits the first chunk."""
+        longest = max(map(len, sources)) + 1
+        if self.learned is not None and longest > self.learned:
+            raise RegardError(
+                f"a text has {longest} tokens with its end, and the model {self.learned} learned positions; "
+                f"shorten the text, or train with model.maximum={longest} or more"
+            )
+        if max(longest, request.decoding.max_length) > self._positions:
+            self._positions = -(-max(longest, request.decoding.max_length) // BLOCK) * BLOCK
+            model = converted(self.directory, positions=self._positions)
+            if self._plan is None:
+                self._plan = self._best_plan(model, sources, request)
+            self._engine = _open(model, self._plan)
+        return self._engine
+
+    def _best_plan(self, model: Converted, sources: list[list[str]], request: Request) -> Plan:
+        sample = sources[:: max(1, len(sources) // SAMPLE)]
+
+        def seconds(candidate: Plan) -> float:
+            engine = _open(model, candidate)
+            [result.result() for result in self._translate(engine, sample[: candidate.workers], request)]
+            start = time.perf_counter()
+            [result.result() for result in self._translate(engine, sample, request)]
+            return time.perf_counter() - start
+
+        beam = request.decoding.beam
+        return plan(len(sources), compute_type=self.compute_type, beam=beam, kept_in=model.path, seconds=seconds)
+
+    def _collect(self, pending: Pending, request: Request) -> Iterator[tuple[str, list[Found]]]:
+        """The answers to a chunk, once they are there."""
+        said = [_said(result.result()) for result in pending.results]
+        if request.scores and not request.decoding.coverage_penalty:
+            said = _scored(pending, said, request.decoding.length_penalty)
+        found = dict(zip(pending.asked, said, strict=True))
+        for row, text in enumerate(pending.texts):
+            if row in found:
+                yield text, [self._found(text, each, request) for each in found[row]]
+            else:
+                yield text, [Found(NOTHING, [] if request.alignment else None)]
+
+    def _found(self, source: str, said: Said, request: Request) -> Found:
+        tokens = tuple(self._numbers[name] for name in said.words)
+        (text,) = self.tokenizers.target.decode([list(tokens)])
+        looked = said.looked[: len(tokens)]
+        if request.decoding.replace_unknown:
+            unknown = (row.index(max(row)) for row, token in zip(looked, tokens, strict=True) if token == UNK)
+            text = fill_in(text, source_words(source, unknown, tokenizer=self.tokenizers.source))
+        pairs = word_alignment(looked, source, tokens, tokenizers=self.tokenizers) if request.alignment else None
+        return Found(Answer(text, said.score, tokens, ()), pairs)
+
+
+def _open(model: Converted, plan: Plan) -> Any:
+    return model.open(compute_type=plan.compute_type, workers=plan.workers, threads=plan.threads)
+
+
+def _said(result: Any) -> list[Said]:
+    looked = result.attention or [[] for _ in result.hypotheses]
+    return [Said(*each) for each in zip(result.hypotheses, result.scores, looked, strict=True)]
+
+
+def _scored(pending: Pending, said: list[list[Said]], length_penalty: float) -> list[list[Said]]:
+    """The same with scores of the whole vocabulary, best first.
+
+    Those of the search leave out what may not be said, and so are larger by −log(1 − p(<pad>) − p(<s>)) at each token.
+    """
+    pairs = [(source, each) for source, several in zip(pending.sources, said, strict=True) for each in several]
+    sources, targets = [source for source, _ in pairs], [each.words for _, each in pairs]
+    scored = iter(
+        pending.engine.score_batch(sources, targets, max_input_length=0, max_batch_size=BLOCK, batch_type="tokens")
+    )
+
+    def score(each: Said) -> float:
+        return sum(next(scored).log_probs[: len(each.names)]) / len(each.names) ** length_penalty
+
+    again = [[replace(each, score=score(each)) for each in several] for several in said]
+    return [sorted(several, key=lambda each: -each.score) for several in again]
+
+
+def _names(vocabulary: Mapping[str, int]) -> list[str]:
+    """The name of each token, by number."""
+    return sorted(vocabulary, key=vocabulary.__getitem__)

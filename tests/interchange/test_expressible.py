@@ -1,0 +1,44 @@
+import pytest
+
+from regard.errors import RegardError
+from regard.interchange.expressible import EXPRESSED, OPTIONAL, obstacle, reach, read_recipe
+from regard.models.seq2seq import Seq2SeqConfig
+from regard.models.transformer import TransformerConfig
+
+COMPLETE = TransformerConfig().model_dump(exclude_none=True)
+
+
+def test_every_setting_of_a_transformer_was_considered():
+    assert {*EXPRESSED, *OPTIONAL} == set(TransformerConfig.model_fields)
+
+
+def test_a_transformer_can_be_expressed():
+    assert obstacle(COMPLETE) is None
+    assert obstacle({**COMPLETE, "encoder_layers": 12, "position": "alibi", "wiring": "deep_norm"}) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        (Seq2SeqConfig().model_dump(), 'model.kind = "seq2seq"'),
+        ({**COMPLETE, "position": "spiral"}, "model.position = 'spiral', only none, sinusoidal"),
+        ({**COMPLETE, "attention": "linformer"}, "model.attention = 'linformer' does has no translation"),
+        ({key: value for key, value in COMPLETE.items() if key != "tied"}, "does not say model.tied"),
+        ({}, 'model.kind = "None"'),
+    ],
+)
+def test_what_cannot_be_expressed_is_told_in_a_sentence(model, told):
+    assert told in obstacle(model)
+
+
+def test_only_learned_positions_end_somewhere():
+    assert reach({**COMPLETE, "position": "learned", "maximum": 77}) == 77
+    assert reach({**COMPLETE, "position": "rotary", "maximum": 77}) is None
+
+
+def test_a_directory_that_is_no_model_is_told(tmp_path):
+    with pytest.raises(RegardError, match=r"is no model directory: it has no weights\.safetensors"):
+        read_recipe(tmp_path)
+    (tmp_path / "weights.safetensors").touch()
+    with pytest.raises(RegardError, match=r"recipe\.toml cannot be read"):
+        read_recipe(tmp_path)
