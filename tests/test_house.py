@@ -25,7 +25,20 @@ ROOMS = [
         "tasks",
         "training",
     ),
-    *("interchange", "runtime", "look", "serve", "recipes", "teacher", "api", "demo", "viewer", "runner", "cli"),
+    *(
+        "interchange",
+        "runtime",
+        "look",
+        "serve",
+        "recipes",
+        "teacher",
+        "api",
+        "demo",
+        "viewer",
+        "runner",
+        "speed",
+        "cli",
+    ),
 ]
 STRANGERS = {"decoding": {"models"}, "data": {"models", "decoding"}}  # what a room does not know, though it is above
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

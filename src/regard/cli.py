@@ -28,6 +28,10 @@ UsageError: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="a model directory")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON, for scripts")]
 Beam = Annotated[int | None, typer.Option(min=1, help="hypotheses kept alive; 1 is greedy")]
+Runtime = Annotated[
+    Literal["auto", "torch", "ctranslate2"],
+    typer.Option(help="what computes: auto takes CTranslate2 where it gives the same answers, torch elsewhere"),
+]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="change a key of the recipe; may be repeated")
 ]
@@ -131,10 +135,7 @@ def run(
     replace_unknown: Annotated[
         bool, typer.Option("--replace-unknown", help="copy the source word looked at where a word is unknown")
     ] = False,
-    runtime: Annotated[
-        Literal["auto", "torch", "ctranslate2"],
-        typer.Option(help="what computes: auto takes CTranslate2 where it gives the same answers, torch elsewhere"),
-    ] = "auto",
+    runtime: Runtime = "auto",
     compute_type: Annotated[
         Literal["float32", "int8", "auto"],
         typer.Option(help="of CTranslate2: int8 may be faster and changes some answers; auto measures"),
@@ -227,6 +228,27 @@ def look(
         statistics=statistics,
         port=port,
     )
+
+
+@app.command()
+def bench(
+    model: ModelPath,
+    data: Annotated[
+        Path | None, typer.Option(help="a file of texts, one a line; without it the recipe's test set, or valid")
+    ] = None,
+    runtime: Runtime = "auto",
+    as_json: Json = False,
+) -> None:
+    """How fast a model answers on this machine, and in which runtime."""
+    from rich.console import Console
+
+    from regard.speed import measure, show
+
+    found = measure(model, data=data, runtime=runtime, console=Console(stderr=True))
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        show(found, Console())
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -34,10 +34,27 @@ class Question:
         return self.as_json or self.changes.get("n_best", 1) > 1
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """A runtime for a question: its name, why it and not the other, and what answers texts, so many together."""
+
+    name: str
+    why: str
+    tokenizers: Tokenizers
+    stream: Callable[[Iterable[str], int], Iterator[tuple[str, list[Found]]]]
+
+
 def run(
     directory: Path, texts: Iterable[str], question: Question, *, runtime: RuntimeName, compute_type: ComputeType
 ) -> None:
     """Answer the texts and print the answers, in order."""
+    chosen = choose(directory, question, runtime=runtime, compute_type=compute_type)
+    for line, answers in chosen.stream(texts, 1 if question.at_once else CHUNK):
+        _print(line, answers, chosen.tokenizers, question)
+
+
+def choose(directory: Path, question: Question, *, runtime: RuntimeName, compute_type: ComputeType) -> Chosen:
+    """The runtime that answers a question to a model."""
     recipe, tokenizers = read_recipe(directory), Tokenizers.load(directory)
     decoding = _decoding(changed(recipe.get("decoding", {}), question.changes))
     prefix = tuple(tokenizers.target.encode([question.prefix])[0]) if question.prefix else ()
@@ -50,30 +67,30 @@ def run(
         raise RegardError(
             f"--compute-type {compute_type} is for CTranslate2: {reason or 'and --runtime torch was given'}"
         )
-    together = 1 if question.at_once else CHUNK
     if by_torch:
-        answered = _by_torch(directory, texts, question, decoding, together)
-    else:
-        from regard.runtime.translator import Request, Translator
+        stream = _by_torch(directory, question, decoding)
+        return Chosen("torch", reason or "it was asked for", tokenizers, stream)
+    from regard.runtime.translator import Request, Translator
 
-        translator = Translator(directory, model, tokenizers, compute_type=compute_type)
-        request = Request(decoding, prefix, alignment=question.alignment, scores=question.scored)
-        answered = translator.stream(texts, request, together=together)
-    for line, answers in answered:
-        _print(line, answers, tokenizers, question)
+    translator = Translator(directory, model, tokenizers, compute_type=compute_type)
+    request = Request(decoding, prefix, alignment=question.alignment, scores=question.scored)
+    why = "it was asked for" if runtime == "ctranslate2" else "it gives the same answers faster"
+    return Chosen("ctranslate2", why, tokenizers, lambda texts, n: translator.stream(texts, request, together=n))
 
 
 def _by_torch(
-    directory: Path, texts: Iterable[str], question: Question, decoding: DecodingConfig, together: int
-) -> Iterator[tuple[str, list[Found]]]:
+    directory: Path, question: Question, decoding: DecodingConfig
+) -> Callable[[Iterable[str], int], Iterator[tuple[str, list[Found]]]]:
     from regard.api import load
 
     model = load(directory)
-    for line, answers in model.stream(texts, decoding=decoding, prefix=question.prefix, together=together):
-        yield (
-            line,
-            [Found(answer, model.word_alignment(line, answer) if question.alignment else None) for answer in answers],
-        )
+
+    def stream(texts: Iterable[str], together: int) -> Iterator[tuple[str, list[Found]]]:
+        for line, answers in model.stream(texts, decoding=decoding, prefix=question.prefix, together=together):
+            aligned = [model.word_alignment(line, answer) if question.alignment else None for answer in answers]
+            yield line, [Found(*pair) for pair in zip(answers, aligned, strict=True)]
+
+    return stream
 
 
 def _decoding(settings: dict[str, Any]) -> DecodingConfig:
