@@ -10,6 +10,7 @@ import pytest
 import regard
 from regard import RegardError, recipes
 from regard.api import Validator
+from regard.data import shortlist
 from regard.models import config_class
 from regard.recipes import Recipe
 from regard.training import durable
@@ -95,6 +96,17 @@ def test_a_model_directory_holds_what_is_needed_and_no_pickle():
     assert len(every) > len(files)
     assert {path.suffix for path in every} == {".toml", ".safetensors", ".json", ".png", ".arrow"}
     assert not any(path.read_bytes().startswith(b"\x80") or zipfile.is_zipfile(path) for path in every)
+
+
+def test_a_shortlist_is_learnt_where_one_is_asked_for(tmp_path):
+    recipe = reversing_recipe(tmp_path)
+    plain, listed = (
+        regard.train(recipe, out=tmp_path / str(asked), changes=[*QUICK, f"decoding.shortlist={asked}"])
+        for asked in ("false", "true")
+    )
+    assert not (plain.path / shortlist.NAME).exists()
+    found = shortlist.Shortlist.load(listed.path / shortlist.NAME)
+    assert found.listed.shape[0] == listed.task.tokenizers.source.size
 
 
 def test_separate_tokenizers_have_a_file_each(tmp_path):

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from regard import models, recipes
+from regard.data import shortlist
 from regard.data.batches import Batches, evaluation_batches
 from regard.data.corpus import Corpus, prepare
 from regard.data.dropout import Dropout
@@ -95,6 +96,9 @@ def _train(chosen: Recipe, path: Path, console: Console) -> Model:
         score=final,
         console=console,
     )
+    if chosen.decoding.shortlist:
+        sizes = {"source_size": tokenizers.source.size, "target_size": tokenizers.target.size}
+        durable.write_file(path / shortlist.NAME, shortlist.learn(train_corpus, **sizes).to_bytes())
     if final.signatures:
         report["signatures"] = final.signatures
         durable.write_file(path / "report.json", reports.dump(report))

@@ -61,3 +61,9 @@ def test_it_is_kept_whole(tmp_path) -> None:
     after = Shortlist.load(tmp_path / "shortlist.safetensors")
     assert after.listed.tolist() == [[3, -1]]
     assert after.common.tolist() == [4, 5]
+
+
+def test_in_ctranslate2s_form_names_with_spaces_have_no_place() -> None:
+    found = Shortlist(numpy.array([[2, 0], [-1, -1]], dtype=numpy.int32), numpy.array([1], dtype=numpy.int32))
+    assert found.to_vmap(["hund", "katze"], ["the", "a", "dog"]) == b"\ta\nhund\tdog the\n"
+    assert found.to_vmap(["hund", "katze"], ["the", " ", "dog"]) is None

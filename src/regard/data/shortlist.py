@@ -12,6 +12,7 @@ V source vocabulary  K tokens listed for each  P pairs of tokens in sentences
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from safetensors.numpy import load_file, save
 
 from regard.data.corpus import Corpus
 
+NAME = "shortlist.safetensors"  # in a model directory
 COMMON = 1000  # of the commonest target tokens are always listed
 LISTED = 40  # for each source token at most
 LIKELY = 1e-3  # and not below this probability
@@ -48,6 +50,17 @@ class Shortlist:
         rows = range(0, len(corpus), max(1, len(corpus) // most))
         hits = [numpy.isin(corpus.target[row], self.allowed(corpus.source[row])) for row in rows]
         return float(numpy.concatenate(hits).mean())
+
+    def to_vmap(self, source_names: Sequence[str], target_names: Sequence[str]) -> bytes | None:
+        """CTranslate2's form, by names: a line for each source token, the first for all; None if a name has a space."""
+        if any(set(name) & set(" \t\n\r") for name in (*source_names, *target_names)):
+            return None
+        lines = [("", self.common), *zip(source_names, self.listed, strict=True)]
+        return "".join(
+            f"{name}\t{' '.join(target_names[token] for token in row if token >= 0)}\n"
+            for name, row in lines
+            if (row >= 0).any()
+        ).encode()
 
     def to_bytes(self) -> bytes:
         return save({"listed": self.listed, "common": self.common})

@@ -30,6 +30,9 @@ class DecodingConfig(BaseModel):
     seed: int = Field(0, ge=0, description="of the draws; the same source draws the same answer in any batch")
     batch_tokens: int = Field(2048, ge=1, description="source tokens decoded together, padding included")
     replace_unknown: bool = Field(False, description="put the source word most looked at in place of <unk>")
+    shortlist: bool = Field(
+        False, description="learn which tokens answer which; CTranslate2 then looks among those of a source alone"
+    )
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

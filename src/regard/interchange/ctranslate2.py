@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from regard.data import shortlist
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import RegardError
 from regard.interchange.expressible import obstacle, read_recipe
@@ -68,7 +69,12 @@ def convert(directory: Path, *, positions: int = POSITIONS) -> dict[str, bytes]:
     spec.optimize()
     with tempfile.TemporaryDirectory() as folder:
         spec.save(folder)
-        return {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+        files = {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+    if (directory / shortlist.NAME).exists():
+        listed = shortlist.Shortlist.load(directory / shortlist.NAME)
+        vmap = listed.to_vmap(_names(tokenizers.source), _names(tokenizers.target))
+        files |= {} if vmap is None else {"vmap.txt": vmap}
+    return files
 
 
 def deep_norm_alphas(encoder_layers: int, decoder_layers: int) -> tuple[float, float]:

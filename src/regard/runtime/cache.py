@@ -23,7 +23,14 @@ from regard.training import durable
 from regard.version import __version__
 
 FORMAT = 1  # raised whenever the same files are converted to something else
-MADE_FROM = ("weights.safetensors", "recipe.toml", "tokenizer.json", "source.json", "target.json")
+MADE_FROM = (
+    "weights.safetensors",
+    "recipe.toml",
+    "tokenizer.json",
+    "source.json",
+    "target.json",
+    "shortlist.safetensors",
+)
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ class Request:
             "return_scores": True,
             "return_attention": self.alignment or decoding.replace_unknown,
             "max_input_length": 0,
+            "use_vmap": decoding.shortlist,
         }
 
     @property
