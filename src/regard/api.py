@@ -115,7 +115,7 @@ def load(path: str | Path) -> Model:
         raise RegardError(f"{path} is no model directory: it has no weights.safetensors; train one with: regard train")
     recipe = recipes.load(path / "recipe.toml")
     if missing := [name for name in Recipe.model_fields if name not in recipe.model_fields_set]:
-        raise RegardError(f"{path / 'recipe.toml'} is cut off: it has no [{missing[0]}]; copy the model directory again")
+        raise RegardError(f"{path / 'recipe.toml'} has no [{missing[0]}], so it was cut off; copy the model again")
     tokenizers = Tokenizers.load(path)
     module = _module(recipe, tokenizers)
     load_weights(module, _read_weights(path / "weights.safetensors"), origin=path)
