@@ -27,7 +27,7 @@ from regard.look.capture import capture
 from regard.look.record import Record
 from regard.look.statistics import statistics
 from regard.recipes import Recipe
-from regard.special import EOS, NAMES
+from regard.special import OWN
 from regard.tasks import scores as scoring
 from regard.tasks.scores import Score
 from regard.tasks.translate import Answer, Translate
@@ -98,7 +98,7 @@ def load(path: str | Path) -> Model:
     if not (path / "weights.safetensors").is_file():
         raise RegardError(f"{path} is no model directory: it has no weights.safetensors; train one with: regard train")
     recipe = recipes.load(path / "recipe.toml")
-    tokenizers = Tokenizers.load(path)
+    tokenizers = Tokenizers.load(path, special=getattr(recipe.model, "special", OWN))
     module = _module(recipe, tokenizers)
     load_weights(module, _read_weights(path / "weights.safetensors"), origin=path)
     return Model(path, recipe, module.eval(), _task(recipe, tokenizers), _read_report(path / "report.json"))
@@ -190,7 +190,8 @@ class Model:
         """Pieces of the source and its end, pieces of the answer, and how much these looked at those: (T, S + 1)."""
         tokenizers = self.task.tokenizers
         weights = self.task.alignment(self.module, text, answer.tokens)
-        return [*tokenizers.source.tokens(text), NAMES[EOS]], tokenizers.target.pieces(list(answer.tokens)), weights
+        end = tokenizers.source.pieces([tokenizers.special.eos])
+        return [*tokenizers.source.tokens(text), *end], tokenizers.target.pieces(list(answer.tokens)), weights
 
     def look(
         self,
