@@ -176,9 +176,7 @@ def evaluation_batches(corpus: Corpus, *, batch_tokens: int, special: Special = 
         yield _assemble(corpus.source, corpus.target, rows, special)
 
 
-def source_batches(
-    ids: Sequence[list[int]], *, batch_tokens: int, special: Special = OWN
-) -> Iterator[SourceBatch]:
+def source_batches(ids: Sequence[list[int]], *, batch_tokens: int, special: Special = OWN) -> Iterator[SourceBatch]:
     """Sources alone, as they are in a Batch, the longest first; for texts that are to be answered."""
     side = InMemory(ids)
     for rows in _longest_first(side.lengths, side.lengths, batch_tokens):

@@ -113,7 +113,7 @@ class Tokenizer:
     @property
     def unknown(self) -> str:
         """The name of what is not in the vocabulary; empty where everything is."""
-        return "" if self.special.unk is None else self.inner.id_to_token(self.special.unk)
+        return "" if self.special.unk is None else self.inner.id_to_token(self.special.unk) or ""
 
     @cached_property
     def _bytes(self) -> dict[str, int]:

@@ -23,9 +23,9 @@ _FREE = -1  # where a prefix has ended
 class Constraints:
     """Rules on the next token, applied to all rows at once.
 
-    PAD and BOS are never said (unless EOS is the same token); EOS not before `min_length` tokens; no `no_repeat_ngram` tokens twice in the same
-    order; and where a prefix (B, P) still runs, its token and no other, whatever the other rules say. Where they leave
-    nothing to say at all, the answer may end.
+    PAD and BOS are never said (unless EOS is the same token); EOS not before `min_length` tokens; no `no_repeat_ngram`
+    tokens twice in the same order; and where a prefix (B, P) still runs, its token and no other, whatever the other
+    rules say. Where they leave nothing to say at all, the answer may end.
     """
 
     min_length: int = 0
@@ -39,11 +39,11 @@ class Constraints:
         forced = self._forced(length, source, vocabulary=logits.shape[1])
         wanted = None if forced is None else logits.gather(1, forced.clamp(min=0).unsqueeze(1))
         eos = self.special.eos
-        for never in self.special.silent - {eos}:
+        for never in (number for number in self.special.silent - {eos} if number < logits.shape[1]):
             logits[:, never] = -math.inf
         if 0 < self.no_repeat_ngram <= length:
             logits[repetitions(said, self.no_repeat_ngram)] = -math.inf
-        if length < self.min_length:
+        if length < self.min_length and eos < logits.shape[1]:
             ending = logits[:, eos].clone()
             logits[:, eos] = -math.inf
             stuck = logits.amax(1) == -math.inf

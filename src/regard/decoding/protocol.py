@@ -5,9 +5,9 @@
     logits, state = model.step(token, state)            token (B,) → logits (B, V)
     state = state.reorder(rows)                         repeat, permute or drop rows
 
-A model that goes on from a prompt has `first(memory)`, the token that its first step reads (B,): the last of the prompt,
-which `start` has read up to there. The first step of all others reads BOS. A model whose vocabulary came from elsewhere
-has `special`, its own special ids.
+A model that goes on from a prompt has `first(memory)`, the token that its first step reads (B,): the last of the
+prompt, which `start` has read up to there. The first step of all others reads BOS. A model whose vocabulary came from
+elsewhere has `special`, its own special ids.
 
 B rows  S source positions  V vocabulary  N rows alive now  T tokens of an answer
 """
@@ -22,6 +22,7 @@ from typing import Any, Protocol, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
+from regard.layers.padding import row_lengths
 from regard.special import OWN, Special
 
 
@@ -72,11 +73,7 @@ class Hypothesis:
 
 def source_lengths(source: Tensor, lengths: Tensor | None, *, special: Special = OWN) -> Tensor:
     """lengths (B,), counted from the padding of source (B, S) when they are not given."""
-    if lengths is not None:
-        return lengths.to(source.device)
-    if special.pad is None:
-        return torch.full_like(source[:, 0], source.shape[1])
-    return (source != special.pad).sum(1)
+    return row_lengths(source, lengths, pad=special.pad)
 
 
 def special_of(model: object) -> Special:

@@ -43,10 +43,7 @@ class FeedForward(nn.Module):
         if x.shape[-1] != self.inner.in_features:
             raise RegardError(f"x has the shape {tuple(x.shape)}; its last dimension must be {self.inner.in_features}")
         hidden = self.inner(x)
-        if self.gate is not None:
-            hidden = F.silu(self.gate(x)) * hidden
-        else:
-            hidden = bend(hidden, self.activation)
+        hidden = bend(hidden, self.activation) if self.gate is None else F.silu(self.gate(x)) * hidden
         return self.outer(self.dropout(hidden))
 
 

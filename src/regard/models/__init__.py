@@ -41,6 +41,7 @@ KINDS = {
         "regard.models.transformer", "TransformerConfig", "Transformer", "encoder-decoder made of attention alone"
     ),
     "gpt": Kind("regard.models.gpt", "GPTConfig", "GPT", "causal language model made of attention alone", "causal"),
+    "bert": Kind("regard.models.bert", "BertConfig", "Bert", "encoder that reads a text from both sides", "encoder"),
 }
 
 

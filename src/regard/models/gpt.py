@@ -2,7 +2,7 @@
 
     x_0 = E[u] + P        x_l = block_l(x_{l−1})        P(u_{t+1} | u_≤t) = softmax(norm(x_L) Eᵀ)
 
-Radford 2018; wired as in GPT-2: norm first, one more at the end, weights of what is added to the residual divided by √2L.
+Radford 2018; wired as in GPT-2: norm first and one more at the end; what adds to the residual starts divided by √2L.
 
 | score | may look at | position | around it |
 |---|---|---|---|
@@ -115,9 +115,9 @@ class GPT(nn.Module):
         self.output = tied_output(self.embedding) if config.tied else Linear(width, vocabulary, bias=False)
         start_normal(self)
         with torch.no_grad():
-            for made in self.body.blocks:
-                for added in (made.attention.output, made.feed_forward.outer):
-                    added.weight.div_(math.sqrt(2 * config.layers))
+            for name, parameter in self.body.named_parameters():
+                if name.endswith(("attention.output.weight", "feed_forward.outer.weight")):
+                    parameter.div_(math.sqrt(2 * config.layers))
 
     def looks(self, path: str) -> tuple[str, str]:  # noqa: ARG002
         """Which side the attention at `path` looks from, and at which."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.layers.padding import row_lengths
 from regard.special import Special
 
 
@@ -23,9 +24,7 @@ class Prompt:
     @classmethod
     def of(cls, tokens: Tensor, lengths: Tensor | None, *, special: Special) -> Prompt:
         """A prompt padded at the end; lengths (B,) are counted from the padding unless given. An empty row is BOS."""
-        if lengths is None:
-            everything = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
-            lengths = everything if special.pad is None else (tokens != special.pad).sum(1)
+        lengths = row_lengths(tokens, lengths, pad=special.pad)
         empty = lengths == 0
         if empty.any():
             tokens = tokens.new_zeros(len(tokens), 1) if tokens.shape[1] == 0 else tokens.clone()

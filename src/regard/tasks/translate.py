@@ -105,7 +105,9 @@ class Translate:
         weights = align(model, source[owner], every, lengths[owner])
         words: list[list[list[str]]] = [[] for _ in found]
         for row, tokens, looked in zip(owner.tolist(), every, weights, strict=True):
-            chosen = unknown_sources(tokens, looked[:, :-1], unk=self.tokenizers.special.unk).values()  # EOS, the last, is no word
+            chosen = unknown_sources(
+                tokens, looked[:, :-1], unk=self.tokenizers.special.unk
+            ).values()  # EOS, the last, is no word
             offsets = self.tokenizers.source.offsets(texts[row])
             words[row].append([_word_at(texts[row], *offsets[position]) for position in chosen])
         return words
