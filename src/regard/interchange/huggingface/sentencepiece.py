@@ -59,11 +59,14 @@ def read_model(path: Path) -> Model:
 
 
 def tokenizer(model: Model, vocabulary: Mapping[str, int], *, where: Path) -> tokenizers.Tokenizer:
-    """The model with the ids of a vocabulary, in which there may be pieces that it never cuts text into."""
+    """The model with the ids of a vocabulary, in which there may be pieces that it does not cut text into.
+
+    Of those a single character is taken where the model knows no piece, as Marian does, and a longer one hardly ever.
+    """
     names = sorted(vocabulary, key=lambda name: vocabulary[name])
     if [vocabulary[name] for name in names] != list(range(len(names))) or "<unk>" not in vocabulary:
         raise RegardError(f"{where} must number its entries 0, 1, 2, … and have <unk>; copy or download it again")
-    entries = [(name, model.scores.get(name, NEVER)) for name in names]
+    entries = [(name, model.scores.get(name, NEVER * len(name) ** 2)) for name in names]
     made = tokenizers.Tokenizer(models.Unigram(entries, vocabulary["<unk>"], False))
     steps: list[normalizers.Normalizer] = [normalizers.Precompiled(model.rules)] if model.rules else []
     if model.trimmed:
