@@ -19,6 +19,9 @@ OPTIONS: list[dict[str, Any]] = [
     {"kind": "gpt", "position": "alibi"},
     {"kind": "gpt", "position": "sinusoidal", "key_value_heads": 2, "tied": False},
     {"kind": "gpt", "position": "none", "activation": "relu"},
+    {"kind": "rnn", "cell": "lstm"},
+    {"kind": "rnn", "cell": "gru", "tied": False, "embedding": 7},
+    {"kind": "rnn", "cell": "rnn"},
 ]
 
 

@@ -40,8 +40,16 @@ KINDS = {
     "transformer": Kind(
         "regard.models.transformer", "TransformerConfig", "Transformer", "encoder-decoder made of attention alone"
     ),
+    "rnn": Kind("regard.models.rnn", "RNNConfig", "RNN", "recurrent causal language model", "causal"),
     "gpt": Kind("regard.models.gpt", "GPTConfig", "GPT", "causal language model made of attention alone", "causal"),
     "bert": Kind("regard.models.bert", "BertConfig", "Bert", "encoder that reads a text from both sides", "encoder"),
+    "elmo": Kind(
+        "regard.models.elmo",
+        "ElmoConfig",
+        "Elmo",
+        "two recurrent language models, one each way, as features",
+        "encoder",
+    ),
 }
 
 
