@@ -55,6 +55,11 @@ def train(
     chosen = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes)
     name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
     path = Path(out) if out is not None else Path("runs") / name
+    if models.KINDS[chosen.kind].form != "pairs":
+        able = ", ".join(models.kinds("pairs"))
+        raise RegardError(
+            f'task = "{chosen.task}" needs a model that answers pairs ({able}), not kind = "{chosen.kind}"'
+        )
     begun = _settle(path, chosen)
     console = Console(stderr=True, quiet=not show, highlight=False)
     device = machine.prepare(chosen.training)
