@@ -254,6 +254,34 @@ def test_a_unigram_model_cuts_text_into_its_most_probable_pieces(tmp_path: Path)
     assert made.decode([[3, 2, 6, 2]]) == ["ab b"]
 
 
+def test_tokenizers_of_marian_go_out_and_come_back(tmp_path: Path):
+    vocabulary = {"</s>": 0, "<unk>": 1, "b": 2, "▁a": 3, "ab": 4, "a": 5, "▁": 6, ">>fr<<": 7, "<pad>": 8}
+    directory = marian(tmp_path / "marian", vocabulary)
+    came = import_directory(directory)
+    assert came.tokenizers is not None
+    assert dict(came.tokenizers.special) == {"pad": 8, "unk": 1, "bos": 8, "eos": 0, "mask": None}
+    assert came.tokenizers.source.encode(["ab  ba", ">>fr<< ab"]) == [[3, 2, 6, 2, 5], [7, 3, 2]]
+    assert came.tokenizers.target.encode(["ab  ba"]) == [[6, 4, 6, 2, 5]]
+    export_directory(tmp_path / "again", config=came.config, weights=came.weights, tokenizers=came.tokenizers)
+    assert json.loads((tmp_path / "again" / "vocab.json").read_text(encoding="utf-8")) == vocabulary
+    again = import_directory(tmp_path / "again")
+    assert again.config == came.config
+    assert again.tokenizers is not None
+    assert json.loads(again.tokenizers.source.json) == json.loads(came.tokenizers.source.json)
+    assert json.loads(again.tokenizers.target.json) == json.loads(came.tokenizers.target.json)
+
+
+def marian(directory: Path, vocabulary: dict[str, int]) -> Path:
+    settings: dict[str, Any] = {"layers": 1, "width": 6, "heads": 2, "hidden": 5, "position": "sinusoidal_halves"}
+    settings["special"] = Special(pad=8, unk=1, bos=8, eos=0)
+    module = build("transformer", vocabulary=len(vocabulary), **settings)
+    export_directory(directory, config=config_class("transformer")(**settings), weights=weights_of(module))
+    sentencepiece_file(directory / "source.spm", PIECES)
+    sentencepiece_file(directory / "target.spm", {**PIECES, "▁": (-1.0, 1), "ab": (-0.5, 1)})
+    (directory / "vocab.json").write_text(json.dumps(vocabulary))
+    return directory
+
+
 def test_other_sentencepiece_models_are_refused(tmp_path: Path):
     with pytest.raises(RegardError, match=r"kind 2; regard reads unigram"):
         read_model(sentencepiece_file(tmp_path / "source.spm", PIECES, kind=2))

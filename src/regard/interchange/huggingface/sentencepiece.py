@@ -1,4 +1,4 @@
-"""SentencePiece's unigram model, as the tokenizers library has it.
+"""SentencePiece's unigram model ↔ the same model of the tokenizers library.
 
 The file is a protocol buffer, of which only a few fields are needed:
 
@@ -9,6 +9,8 @@ The file is a protocol buffer, of which only a few fields are needed:
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import struct
 from collections.abc import Iterator, Mapping
@@ -23,6 +25,7 @@ from regard.errors import RegardError
 
 UNIGRAM = 1
 IN_TEXT = (1, 4)  # types of pieces that a text is cut into
+OUTSIDE = {"<unk>": 2, "<s>": 3, "</s>": 3}  # types of pieces that stand for no text
 LANGUAGE = r">>.+<<"  # how Marian is told which language to write
 
 Field = int | bytes
@@ -77,6 +80,40 @@ def tokenizer(model: Model, vocabulary: Mapping[str, int], *, where: Path) -> to
     languages = [name for name in names if re.fullmatch(LANGUAGE, name)]
     made.add_tokens([AddedToken(name, rstrip=True, normalized=False) for name in languages])
     return made
+
+
+def model_of(made: tokenizers.Tokenizer) -> Model | None:
+    """The opposite of `tokenizer`; None for tokenizers of any other kind."""
+    found = json.loads(made.to_str())
+    if found["model"]["type"] != "Unigram" or (found["pre_tokenizer"] or {}).get("type") != "Metaspace":
+        return None
+    scores = {name: score for name, score in found["model"]["vocab"] if score > NEVER}
+    steps = {step["type"]: step for step in (found["normalizer"] or {}).get("normalizers", [])}
+    rules = base64.b64decode(steps.get("Precompiled", {}).get("precompiled_charsmap", ""))
+    return Model(scores, rules, "Strip" in steps)
+
+
+def write_model(path: Path, model: Model) -> None:
+    """The opposite of `read_model`; the pieces every model has come first."""
+    kept = {**dict.fromkeys(OUTSIDE, 0.0), **model.scores}
+    pieces = [
+        _field(1, _field(1, name.encode()) + _field(2, struct.pack("<f", score), fixed=True) + _field(3, kind))
+        for name, score in kept.items()
+        for kind in [OUTSIDE.get(name, IN_TEXT[0])]
+    ]
+    normaliser = (_field(2, model.rules) if model.rules else b"") + _field(4, int(model.trimmed))
+    path.write_bytes(b"".join(pieces) + _field(2, _field(3, UNIGRAM)) + _field(3, normaliser))
+
+
+def _field(number: int, value: Field, *, fixed: bool = False) -> bytes:
+    if isinstance(value, int):
+        return _coded(number << 3) + _coded(value)
+    return _coded(number << 3 | 5) + value if fixed else _coded(number << 3 | 2) + _coded(len(value)) + value
+
+
+def _coded(value: int) -> bytes:
+    """The opposite of `_whole_number`."""
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + _coded(value >> 7)
 
 
 def _bytes(field: Field) -> bytes:

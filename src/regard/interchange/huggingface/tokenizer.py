@@ -13,7 +13,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 from regard.data.tokenizers import Tokenizers
 from regard.errors import RegardError
 from regard.interchange.huggingface.architecture import Settings
-from regard.interchange.huggingface.sentencepiece import read_model, tokenizer
+from regard.interchange.huggingface.sentencepiece import model_of, read_model, tokenizer, write_model
 from regard.special import Special
 
 # what a role is called in config.json, where that counts; in the tokenizer's settings; and usually in the vocabulary
@@ -87,7 +87,7 @@ def special_ids(directory: Path, settings: Settings, found: Sequence[tokenizers.
 
 
 def write_tokenizers(directory: Path, written: Tokenizers, *, model_type: str, maximum: int | None) -> None:
-    """tokenizer.json and tokenizer_config.json; a second tokenizer of the target as target.json."""
+    """tokenizer.json, or for Marian source.spm, target.spm and vocab.json; and tokenizer_config.json."""
     first = written.source.inner
     numbers = dict(written.special)
     names = {
@@ -98,10 +98,30 @@ def write_tokenizers(directory: Path, written: Tokenizers, *, model_type: str, m
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
     if maximum is not None:
         settings["model_max_length"] = maximum
-    written.source.save(directory / "tokenizer.json")
-    if not written.shared:
-        written.target.save(directory / "target.json")
+    if written.shared:
+        written.source.save(directory / "tokenizer.json")
+    else:
+        settings |= _write_sides(directory, written, model_type=model_type)
     (directory / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+def _write_sides(directory: Path, written: Tokenizers, *, model_type: str) -> dict[str, Any]:
+    """The opposite of `_marian`: what Marian's own tokenizer reads, and its settings."""
+    apart = written.source.vocabulary != written.target.vocabulary
+    for side, each, name in (
+        ("source", written.source, "vocab.json"),
+        ("target", written.target, "target_vocab.json"),
+    ):
+        model = model_of(each.inner)
+        if model_type != "marian" or model is None:
+            raise RegardError(
+                "two tokenizers that are no SentencePiece models cannot be written in this format; "
+                "train with tokenizer.shared = true"
+            )
+        write_model(directory / f"{side}.spm", model)
+        if side == "source" or apart:
+            (directory / name).write_text(json.dumps(each.vocabulary, ensure_ascii=False), encoding="utf-8")
+    return {"tokenizer_class": "MarianTokenizer", "separate_vocabs": apart}
 
 
 def _from_file(path: Path) -> tokenizers.Tokenizer:
