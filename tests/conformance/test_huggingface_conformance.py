@@ -20,7 +20,9 @@ from torch.testing import assert_close
 from regard.decoding import DecodingConfig, search
 from regard.interchange.huggingface import Imported, export_directory, import_directory
 from regard.look import recording
+from regard.models import build, config_class
 from regard.special import OWN
+from regard.training.checkpoint import weights_of
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
@@ -40,9 +42,9 @@ sizes = st.fixed_dictionaries(
 Size = dict[str, Any]
 
 
-def randomised(model: Any, seed: int) -> Any:
+def randomised(model: Any, size: Size) -> Any:
     """Every weight drawn anew, norms and biases too: what starts as 0 or 1 would hide mistakes."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(size["seed"])
     with torch.no_grad():
         for name, parameter in [*model.named_parameters(), *model.named_buffers()]:
             if parameter.is_floating_point() and "embed_positions" not in name:
@@ -80,18 +82,18 @@ def gpt2(size: Size, **more: Any) -> Any:
         attn_implementation="eager",
         **more,
     )
-    return randomised(transformers.GPT2LMHeadModel(config), size["seed"])
+    return randomised(transformers.GPT2LMHeadModel(config), size)
 
 
 def bert(size: Size, which: str = "BertForPreTraining") -> Any:
-    return randomised(getattr(transformers, which)(transformers.BertConfig(**bert_like(size))), size["seed"])
+    return randomised(getattr(transformers, which)(transformers.BertConfig(**bert_like(size))), size)
 
 
 def roberta(size: Size, which: str = "RobertaForMaskedLM") -> Any:
     like = {**bert_like(size), "type_vocab_size": 1}
     if which == "RobertaForMaskedLM":
         like["hidden_act"] = "gelu"  # its head knows no other
-    return randomised(getattr(transformers, which)(transformers.RobertaConfig(**like)), size["seed"])
+    return randomised(getattr(transformers, which)(transformers.RobertaConfig(**like)), size)
 
 
 def distilbert(size: Size, which: str = "DistilBertForMaskedLM") -> Any:
@@ -105,7 +107,7 @@ def distilbert(size: Size, which: str = "DistilBertForMaskedLM") -> Any:
         activation=size["activation"],
         attn_implementation="eager",
     )
-    return randomised(getattr(transformers, which)(config), size["seed"])
+    return randomised(getattr(transformers, which)(config), size)
 
 
 def marian(size: Size, **more: Any) -> Any:
@@ -124,7 +126,7 @@ def marian(size: Size, **more: Any) -> Any:
         attn_implementation="eager",
         **settled,
     )
-    return randomised(transformers.MarianMTModel(config), size["seed"])
+    return randomised(transformers.MarianMTModel(config), size)
 
 
 def imported(theirs: Any) -> Imported:
@@ -283,15 +285,33 @@ def test_a_round_trip_changes_no_bit_and_no_answer(make: Any, more: dict[str, An
     assert import_directory(tmp_path / "second").config == came.config
 
 
-def greedy(theirs: Any, tokens: torch.Tensor, *, pad: int, suppressed: list[int]) -> tuple[int, ...]:
+@pytest.mark.parametrize("settings", [{"activation": "gelu"}, {"tied": False}], ids=str)
+def test_a_transformer_learned_here_goes_out_as_marian(settings: dict[str, Any], tmp_path: Path):
+    """Its sines and cosines take turns and Marian's do not, so every feature moves, and nothing else changes."""
+    torch.manual_seed(0)
+    sizes = {"layers": 2, "width": 12, "heads": 3, "hidden": 17, "decoder_layers": 1, **settings}
+    apart = {} if sizes.get("tied", True) else {"target_vocabulary": VOCABULARY}
+    ours: Any = build("transformer", vocabulary=VOCABULARY, **apart, **sizes).eval()
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    export_directory(tmp_path, config=config_class("transformer")(**sizes), weights=weights_of(ours))
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path).eval()
+    source, lengths, mask = texts(pad=0)
+    with torch.no_grad():
+        expected = theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=source.clamp(min=4)).logits
+        assert_close(ours.output(ours(source, lengths, source.clamp(min=4))), expected, **CLOSE)
+
+
+def greedy(theirs: Any, tokens: torch.Tensor, *, pad: int, **more: Any) -> tuple[int, ...]:
     """What generate says of one row, without the prompt and the end."""
     config = transformers.GenerationConfig(
         max_new_tokens=15,
         do_sample=False,
         pad_token_id=pad,
-        suppress_tokens=suppressed,
         eos_token_id=theirs.config.eos_token_id,
         decoder_start_token_id=getattr(theirs.config, "decoder_start_token_id", None),
+        **more,
     )
     said = theirs.generate(tokens, attention_mask=torch.ones_like(tokens), generation_config=config)[0]
     start = 1 if theirs.config.is_encoder_decoder else tokens.shape[1]
@@ -301,13 +321,17 @@ def greedy(theirs: Any, tokens: torch.Tensor, *, pad: int, suppressed: list[int]
 
 @pytest.mark.parametrize("seed", range(4))
 def test_greedy_answers_of_gpt2_are_those_of_generate(seed: int):
-    theirs = gpt2({**SIZE, "seed": seed})
+    theirs = gpt2({**SIZE, "seed": seed, "heads": 4, "head_width": 16})
+    with torch.no_grad():  # what is said depends on the place, and less on what is always said
+        theirs.transformer.wpe.weight.mul_(5.0)
+        theirs.transformer.ln_f.bias.zero_()
     came = imported(theirs)
     assert came.config.special.pad is None
     tokens, lengths, _ = texts(pad=0, seed=seed)
-    answers = search(came.module(), tokens[:, :9], lengths, config=DecodingConfig(beam=1, max_length=15))
+    answers = search(came.module(), tokens, lengths, config=DecodingConfig(beam=1, max_length=15))
+    assert len({token for (answer,) in answers for token in answer.tokens}) > 2
     for row, length in enumerate(lengths.tolist()):
-        expected = greedy(theirs, tokens[row : row + 1, :length], pad=5, suppressed=[])
+        expected = greedy(theirs, tokens[row : row + 1, :length], pad=5)
         assert answers[row][0].tokens == expected
 
 
@@ -317,9 +341,10 @@ def test_greedy_answers_of_marian_are_those_of_generate(seed: int):
     came = imported(theirs)
     assert (came.config.special.bos, came.config.special.eos, came.config.special.pad) == (40, 0, 40)
     source, lengths, _ = texts(pad=40, seed=seed)
-    answers = search(came.module(), source, config=DecodingConfig(beam=1, max_length=15))
+    answers = search(came.module(), source, config=DecodingConfig(beam=1, max_length=15, no_repeat_ngram=2))
+    assert len({token for (answer,) in answers for token in answer.tokens}) > 2
     for row, length in enumerate(lengths.tolist()):
-        expected = greedy(theirs, source[row : row + 1, :length], pad=40, suppressed=[40])
+        expected = greedy(theirs, source[row : row + 1, :length], pad=40, suppress_tokens=[40], no_repeat_ngram_size=2)
         assert answers[row][0].tokens == expected
 
 

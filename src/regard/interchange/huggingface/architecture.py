@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel
+from torch import Tensor
 
 from regard.errors import RegardError
 from regard.special import Special
 
 Form = Literal["same", "transposed", "row"]
+Tensors = Mapping[str, Tensor]
 
 # the first name for each of ours is the one that is written
 ACTIVATIONS = {
@@ -88,7 +90,8 @@ class Architecture:
 
     `prefix` begins the names of the body's tensors, but where the body alone is saved `bare` it is left out; `heads`
     begin the names of what stands beside it. `constant` matches tensors that say nothing (masks, positions counted from
-    0), `copies` names tensors that repeat another, and which.
+    0), `copies` names tensors that repeat another, and which. `prepare` gives a model of ours an equal form that has a
+    counterpart there.
     """
 
     model_type: str
@@ -102,6 +105,7 @@ class Architecture:
     constant: str
     bare: bool = True
     copies: Callable[[Any], Mapping[str, str]] = field(default=lambda _config: {})
+    prepare: Callable[[Any, Tensors], tuple[Any, Tensors]] = field(default=lambda config, weights: (config, weights))
 
 
 def written_activation(name: str) -> str:

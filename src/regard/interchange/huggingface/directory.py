@@ -72,6 +72,7 @@ def export_directory(
     directory = Path(directory)
     config = _with_vocabulary(config, weights)
     architecture = architecture_of(config)
+    config, weights = architecture.prepare(config, weights)
     written = {"model_type": architecture.model_type, **architecture.write(config), "dtype": "float32"}
     tensors = to_theirs(weights, architecture, config)
     try:

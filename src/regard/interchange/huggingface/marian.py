@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
+
+import torch
 
 from regard.errors import RegardError
 from regard.interchange.huggingface.architecture import (
     Architecture,
     Name,
     Settings,
+    Tensors,
     linear,
     refuse,
     written_activation,
@@ -17,6 +21,8 @@ from regard.interchange.huggingface.architecture import (
 from regard.models.transformer import TransformerConfig
 from regard.special import Special
 
+# parameters whose first axis are the features of the model; of other matrices it is the second, of other vectors none
+WRITES = r"\.(attention|cross)\.output\.|\.feed_forward\.outer\.|norm\."
 ATTENTION = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
 
 
@@ -84,6 +90,20 @@ def write(config: TransformerConfig) -> dict[str, Any]:
     }
 
 
+def sines_first(config: TransformerConfig, weights: Tensors) -> tuple[TransformerConfig, Tensors]:
+    """The same model with its features in another order: those with a sine before those with a cosine."""
+    if config.position != "sinusoidal":
+        return config, weights
+    order = torch.cat((torch.arange(0, config.width, 2), torch.arange(1, config.width, 2)))
+    moved = {}
+    for name, tensor in weights.items():
+        if re.search(WRITES, name):
+            moved[name] = tensor[order]
+        else:
+            moved[name] = tensor[:, order] if tensor.dim() == 2 else tensor
+    return config.model_copy(update={"position": "sinusoidal_halves"}), moved
+
+
 def names(config: TransformerConfig) -> list[Name]:
     if config.target_vocabulary is None:
         table = [Name("shared.weight", ("source.table.weight",))]
@@ -143,4 +163,5 @@ MARIAN = Architecture(
     constant=r"(encoder|decoder)\.embed_positions\.weight",
     bare=False,
     copies=copies,
+    prepare=sines_first,
 )

@@ -16,10 +16,9 @@ from torch import Tensor
 
 from regard import models
 from regard.errors import RegardError
-from regard.interchange.huggingface.architecture import Architecture, Name
+from regard.interchange.huggingface.architecture import Architecture, Name, Tensors
 from regard.training.checkpoint import weights_of
 
-Tensors = Mapping[str, Tensor]
 LISTED = 8  # names of one kind in a message
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # as the first BERTs were saved
