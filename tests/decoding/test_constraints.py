@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.decoding.constraints import Constraints, repetitions
-from regard.special import BOS, EOS, PAD
+from regard.special import BOS, EOS, PAD, Special
 
 
 @settings(max_examples=50, deadline=None)
@@ -51,3 +51,12 @@ def test_what_is_allowed_keeps_its_value():
     assert logits[1, 6] == 13.0
     assert (logits[1, :6] == -math.inf).all()
     assert (logits[0, [PAD, BOS]] == -math.inf).all()
+
+
+def test_a_vocabulary_from_elsewhere_has_its_own_special_ids():
+    marian = Constraints(special=Special(pad=6, bos=6, eos=0))
+    assert allowed(marian, [[]]) == [[0, 1, 2, 3, 4, 5]]
+    assert allowed(Constraints(min_length=1, special=marian.special), [[]]) == [[1, 2, 3, 4, 5]]
+    one_end = Special(bos=5, eos=5)
+    assert allowed(Constraints(special=one_end), [[]]) == [[0, 1, 2, 3, 4, 5, 6]]
+    assert allowed(Constraints(no_repeat_ngram=1, special=one_end), [[0, 3]]) == [[1, 2, 4, 5, 6]]
