@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-import tomli_w
 import torch
 from torch import nn
 
 from regard import models
 from regard.data.tokenizers import Tokenizer, Tokenizers
+from regard.recipes import Recipe
 from regard.special import BOS, EOS, PAD
 from regard.training.checkpoint import weights_of
 
@@ -54,8 +54,8 @@ def write_model(
         if settings["kind"] == "transformer":
             _speak(module, settings.get("wiring", "post_norm"), ending)
     safetensors.torch.save_file(weights_of(module), folder / "weights.safetensors")
-    recipe = {"task": "translate", "model": config.model_dump(exclude_none=True), "decoding": decoding or {}}
-    (folder / "recipe.toml").write_text(tomli_w.dumps(recipe), encoding="utf-8")
+    recipe = Recipe.model_validate({"task": "translate", "model": config, "decoding": decoding or {}})
+    (folder / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
     return folder
 
 

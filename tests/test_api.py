@@ -159,6 +159,13 @@ def test_a_missing_file_is_named(tmp_path, name):
         regard.load(tmp_path / "model")
 
 
+def test_a_model_that_cannot_answer_pairs_is_refused(tmp_path):
+    (tmp_path / "write.toml").write_text('[data]\ntrain = "pairs.tsv"\n[model]\nkind = "gpt"')
+    with pytest.raises(RegardError, match=r'needs a model that answers pairs .* not kind = "gpt"'):
+        regard.train(tmp_path / "write.toml", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_weights_of_another_model_are_refused(tmp_path):
     shutil.copytree(reversing("seq2seq").path, tmp_path / "model")
     shutil.copy(reversing("transformer").path / "weights.safetensors", tmp_path / "model")

@@ -28,7 +28,7 @@ from regard.look.capture import capture
 from regard.look.record import Record
 from regard.look.statistics import statistics
 from regard.recipes import Recipe
-from regard.special import EOS, NAMES
+from regard.special import OWN
 from regard.tasks.answers import CHUNK, Answer
 from regard.tasks.scores import Score
 from regard.tasks.significance import Comparison
@@ -57,6 +57,11 @@ def train(
     chosen = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes)
     name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
     path = Path(out) if out is not None else Path("runs") / name
+    if models.KINDS[chosen.kind].form != "pairs":
+        able = ", ".join(models.kinds("pairs"))
+        raise RegardError(
+            f'task = "{chosen.task}" needs a model that answers pairs ({able}), not kind = "{chosen.kind}"'
+        )
     _make_directory(path)
     with durable.alone(path):
         return _train(chosen, path, Console(stderr=True, quiet=not show, highlight=False))
@@ -116,7 +121,7 @@ def load(path: str | Path) -> Model:
     recipe = recipes.load(path / "recipe.toml")
     if missing := [name for name in Recipe.model_fields if name not in recipe.model_fields_set]:
         raise RegardError(f"{path / 'recipe.toml'} has no [{missing[0]}], so it was cut off; copy the model again")
-    tokenizers = Tokenizers.load(path)
+    tokenizers = Tokenizers.load(path, special=getattr(recipe.model, "special", OWN))
     module = _module(recipe, tokenizers)
     load_weights(module, _read_weights(path / "weights.safetensors"), origin=path)
     return Model(path, recipe, module.eval(), _task(recipe, tokenizers), _read_report(path / "report.json"))
@@ -205,7 +210,8 @@ class Model:
         """Pieces of the source and its end, pieces of the answer, and how much these looked at those: (T, S + 1)."""
         tokenizers = self.task.tokenizers
         weights = self.task.alignment(self.module, text, answer.tokens)
-        return [*tokenizers.source.tokens(text), NAMES[EOS]], tokenizers.target.pieces(list(answer.tokens)), weights
+        end = tokenizers.source.pieces([tokenizers.special.eos])
+        return [*tokenizers.source.tokens(text), *end], tokenizers.target.pieces(list(answer.tokens)), weights
 
     def look(
         self,

@@ -14,7 +14,7 @@ from regard.attention.positions import Alibi, Learned, Position, Rotary, Shaw, S
 from regard.errors import RegardError
 
 BATCH, HEADS, QUERIES, KEYS, HEAD_WIDTH = 2, 3, 5, 7, 22
-NAMES = ["none", "sinusoidal", "learned", "shaw", "rotary", "alibi", "timed"]
+NAMES = ["none", "sinusoidal", "sinusoidal_halves", "learned", "shaw", "rotary", "alibi", "timed"]
 HALVES = [torch.float16, torch.bfloat16]
 AT = [0, 1, 2, 19, 1023]
 

@@ -94,3 +94,5 @@ def test_sinusoidal_equals_marian_with_the_sines_first(width: int):
     ours = Sinusoidal().on_input(torch.zeros(1, length, width), torch.arange(length))[0]
     sines_first = torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2)))
     assert_close(ours[:, sines_first], theirs, rtol=0, atol=1e-5)
+    halves = Sinusoidal(halves=True).on_input(torch.zeros(1, length, width), torch.arange(length))[0]
+    assert_close(halves, theirs, rtol=0, atol=1e-5)

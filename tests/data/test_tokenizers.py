@@ -16,7 +16,7 @@ from regard.data.files import Pair
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.data.vocabularies import Kind, learn
 from regard.errors import RegardError
-from regard.special import BOS, EOS, NAMES, PAD, UNK
+from regard.special import BOS, EOS, NAMES, PAD, UNK, Special
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LOSSLESS: tuple[Kind, ...] = ("bpe", "unigram", "bytes", "characters")
@@ -151,6 +151,20 @@ def test_a_cut_tokenizer_a_missing_one_and_a_strange_one_are_told(
         Tokenizers.load(tmp_path)
     theirs.Tokenizer(theirs.models.WordLevel({"[PAD]": 0}, "[PAD]")).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(RegardError, match="must begin with"):
+        Tokenizers.load(tmp_path)
+
+
+def test_a_vocabulary_from_elsewhere_has_its_own_special_ids(tmp_path: Path) -> None:
+    words = {"the": 0, "[UNK]": 1, "cat": 2, "[SEP]": 3, "[CLS]": 4, "[PAD]": 5}
+    theirs.Tokenizer(theirs.models.WordLevel(words, unk_token="[UNK]")).save(str(tmp_path / "tokenizer.json"))
+    special = Special(pad=5, unk=1, bos=4, eos=3)
+    tokenizers = Tokenizers.load(tmp_path, special=special)
+    assert tokenizers.special == special
+    assert tokenizers.source.encode(["the", "[PAD]", "dog"]) == [[0], [1], [1]]
+    assert tokenizers.source.decode([[4, 2, 3, 5]]) == ["cat"]
+    with pytest.raises(RegardError, match=r"no token 7, which the recipe says is model\.special\.mask"):
+        Tokenizers.load(tmp_path, special=Special(bos=4, eos=3, mask=7))
+    with pytest.raises(RegardError, match="not a regard tokenizer"):
         Tokenizers.load(tmp_path)
 
 

@@ -109,7 +109,8 @@ def test_a_beam_of_one_is_greedy(seed, length_penalty, table):
     model = table(seed, vocabulary=11, sources=3)
     source, rows = torch.tensor([[0], [1], [2]]), torch.arange(3)
     config = DecodingConfig(beam=1, length_penalty=length_penalty, max_length=17)
-    finished = beam_search(model, model.start(model.encode(source)), rows, config=config, constraints=Constraints())
+    state, first = model.start(model.encode(source)), torch.full((3,), BOS)
+    finished = beam_search(model, state, rows, first, config=config, constraints=Constraints())
     for (one,), (other,) in zip(finished.best(3, 1), search(model, source, config=config), strict=True):
         assert one.tokens == other.tokens
         assert one.logprobs == other.logprobs

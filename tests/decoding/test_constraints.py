@@ -7,17 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.decoding.constraints import Constraints, repetitions
-from regard.special import BOS, EOS, PAD
+from regard.special import BOS, EOS, PAD, Special
 
 
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 5), length=st.integers(4, 19), n=st.integers(1, 4))
 def test_what_would_repeat_is_what_a_search_through_each_row_finds(seed, rows, length, n):
     said = torch.randint(1, 5, (rows, length), generator=torch.Generator().manual_seed(seed))
-    for row, found in zip(said.tolist(), repetitions(said, n).tolist(), strict=True):
+    where, tokens = repetitions(said, n)
+    for number, row in enumerate(said.tolist()):
         end = row[length - n + 1 :]
         expected = {row[i + n - 1] for i in range(length - n + 1) if row[i : i + n - 1] == end}
-        assert set(found) - {PAD} == expected
+        assert set(tokens[where == number].tolist()) == expected
 
 
 def allowed(rules: Constraints, said: list[list[int]], vocabulary: int = 7) -> list[list[int]]:
@@ -50,3 +51,12 @@ def test_what_is_allowed_keeps_its_value():
     assert logits[1, 6] == 13.0
     assert (logits[1, :6] == -math.inf).all()
     assert (logits[0, [PAD, BOS]] == -math.inf).all()
+
+
+def test_a_vocabulary_from_elsewhere_has_its_own_special_ids():
+    marian = Constraints(special=Special(pad=6, bos=6, eos=0))
+    assert allowed(marian, [[]]) == [[0, 1, 2, 3, 4, 5]]
+    assert allowed(Constraints(min_length=1, special=marian.special), [[]]) == [[1, 2, 3, 4, 5]]
+    one_end = Special(bos=5, eos=5)
+    assert allowed(Constraints(special=one_end), [[]]) == [[0, 1, 2, 3, 4, 5, 6]]
+    assert allowed(Constraints(no_repeat_ngram=1, special=one_end), [[0, 3]]) == [[1, 2, 4, 5, 6]]

@@ -1,7 +1,7 @@
 import pytest
 
 from regard.errors import RegardError
-from regard.interchange.expressible import EXPRESSED, OPTIONAL, obstacle, reach, read_recipe
+from regard.interchange.expressible import EXPRESSED, FIXED, OPTIONAL, obstacle, reach, read_recipe
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.transformer import TransformerConfig
 
@@ -9,7 +9,9 @@ COMPLETE = TransformerConfig().model_dump(exclude_none=True)
 
 
 def test_every_setting_of_a_transformer_was_considered():
-    assert {*EXPRESSED, *OPTIONAL} == set(TransformerConfig.model_fields)
+    foreign = {"decoder_heads", "decoder_hidden", "vocabulary", "target_vocabulary"}  # of imported models alone
+    assert {*EXPRESSED, *OPTIONAL, *FIXED, *foreign} == set(TransformerConfig.model_fields)
+    assert all(obstacle({**COMPLETE, key: 7}) for key in foreign | FIXED.keys())
 
 
 def test_a_transformer_can_be_expressed():

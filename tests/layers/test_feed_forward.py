@@ -20,11 +20,13 @@ def affine(layer: nn.Linear, x: Any) -> Any:
 NUMPY = {
     "relu": lambda h, _: np.maximum(h, 0),
     "gelu": lambda h, _: h * 0.5 * (1 + np.vectorize(math.erf)(h / math.sqrt(2))),
+    "gelu_tanh": lambda h, _: h * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (h + 0.044715 * h**3))),
+    "silu": lambda h, _: h / (1 + np.exp(-h)),
     "swiglu": lambda h, gate: gate / (1 + np.exp(-gate)) * h,
 }
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", NUMPY)
 def test_feed_forward_is_its_equation(activation: Any) -> None:
     layer, x = FeedForward(7, hidden=19, activation=activation), torch.randn(3, 5, 7)
     gate = affine(layer.gate, x.double().numpy()) if layer.gate is not None else None
@@ -45,7 +47,7 @@ def test_swiglu_equals_the_mlp_of_llama() -> None:
     assert_close(ours(x), theirs(x))
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", NUMPY)
 def test_every_parameter_learns_and_the_gradient_is_right(activation: Any) -> None:
     torch.manual_seed(0)
     layer = FeedForward(3, hidden=5, activation=activation).double()

@@ -41,6 +41,13 @@ def test_each_scheme_is_its_equation(name: Any, norm: Any) -> None:
         assert_close(residual(x, sublayer), torch.from_numpy(answer))
 
 
+@pytest.mark.parametrize("wiring", [PostNorm(), PreNorm(), DeepNorm.encoder(3)])
+def test_what_norms_add_before_dividing_can_be_chosen(wiring: Wiring) -> None:
+    for name in ("layer", "rms"):
+        assert wiring.around(7, norm=name, epsilon=0.25).norm.eps == 0.25
+    assert isinstance(wiring, PreNorm) == (getattr(wiring.final(7, epsilon=0.25), "eps", None) == 0.25)
+
+
 @pytest.mark.parametrize(("name", "norm"), NORMS)
 def test_only_pre_norm_ends_its_stack_with_a_norm(name: Any, norm: Any) -> None:
     x = torch.randn(3, 7)

@@ -29,7 +29,7 @@ class Position(nn.Module):
     """No position at all, and the interface of every scheme."""
 
     def on_input(self, x: Tensor, at: Tensor) -> Tensor:  # noqa: ARG002
-        """What enters the first layer: x (B, L, M), its positions `at` (L,) → (B, L, M)."""
+        """What enters the first layer: x (B, L, M), its positions `at` (L,) or (B, L) → (B, L, M)."""
         return x
 
     def on_heads(self, query: Tensor, key: Tensor, at: Tensor, key_at: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
@@ -53,13 +53,20 @@ class Sinusoidal(Position):
 
         P_{i,2p} = sin(i / 10000^{2p/M})    P_{i,2p+1} = cos(i / 10000^{2p/M})    x_i ← x_i + P_i    Vaswani 2017, 3.5
 
-    Any length and any width, even or odd; nothing to learn.
+    Any length and any width, even or odd; nothing to learn.   With `halves`, all sines stand before all cosines, as in
+    tensor2tensor and Marian: the same features in another order.
     """
 
+    def __init__(self, *, halves: bool = False) -> None:
+        super().__init__()
+        self.halves = halves
+
     def on_input(self, x: Tensor, at: Tensor) -> Tensor:
-        if len(at) == 1 and at.device.type == "cpu":  # a step of decoding
-            return x + _wave(int(at), x.shape[-1], _precise(x)).to(x.dtype)
-        return x + _waves(at, like=x).to(x.dtype)
+        one = at.shape == (1,) and at.device.type == "cpu"  # a step of decoding
+        waves = _wave(int(at), x.shape[-1], _precise(x)) if one else _waves(at, like=x)
+        if self.halves:
+            waves = torch.cat((waves[..., 0::2], waves[..., 1::2]), dim=-1)
+        return x + waves.to(x.dtype)
 
 
 class Learned(Position):
@@ -192,6 +199,7 @@ def build(name: str, *, width: int, heads: int, maximum: int = 1024) -> Position
     schemes: dict[str, Callable[[], Position]] = {
         "none": Position,
         "sinusoidal": Sinusoidal,
+        "sinusoidal_halves": lambda: Sinusoidal(halves=True),
         "learned": lambda: Learned(maximum, width=width),
         "shaw": lambda: Shaw(width=width // heads),
         "rotary": Rotary,
@@ -209,7 +217,7 @@ def _precise(tensor: Tensor) -> torch.dtype:
 
 
 def _angles(at: Tensor, *, like: Tensor) -> Tensor:
-    """i / 10000^{2p/W} for every position i and every pair p of the W features of `like`: (L,) → (L, ⌈W/2⌉)."""
+    """i / 10000^{2p/W} for every position i and every pair p of the W features of `like`: (…) → (…, ⌈W/2⌉)."""
     width = like.shape[-1]
     pairs = (width + 1) // 2
     slowest = -2 * (pairs - 1) / width
@@ -217,7 +225,7 @@ def _angles(at: Tensor, *, like: Tensor) -> Tensor:
 
 
 def _waves(at: Tensor, *, like: Tensor) -> Tensor:
-    """Sine on the even and cosine on the odd features: (L,) → (L, W)."""
+    """Sine on the even and cosine on the odd features: (…) → (…, W)."""
     angles = _angles(at, like=like)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[..., : like.shape[-1]]
 

@@ -17,7 +17,7 @@ from regard.data.corpus import Corpus, Ids
 from regard.data.dropout import Dropout
 from regard.data.planning import Rows, plan, share
 from regard.data.prefetch import ahead
-from regard.special import BOS, EOS, PAD
+from regard.special import OWN, Special
 
 WINDOW = 2**18  # rows that are planned at a time
 DRAWN_WINDOW = 2**15  # with dropout: rows whose new segmentation is in memory at a time
@@ -115,6 +115,7 @@ class Batches:
         rank: int = 0,
         world: int = 1,
         dropout: Dropout | None = None,
+        special: Special = OWN,
     ) -> None:
         if not 0 <= rank < world:
             raise ValueError(f"rank={rank} is not one of the {world} processes; give 0 to {world - 1}")
@@ -123,6 +124,7 @@ class Batches:
         self.seed = seed
         self.rank, self.world = rank, world
         self.dropout = dropout
+        self.special = special
 
     def stream(self, *, epoch: int = 0, position: int = 0) -> Iterator[Batch]:
         """Batches without end from a place in training on, prepared by a thread while others are used."""
@@ -132,7 +134,7 @@ class Batches:
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[Batch]:
         """The batches of one epoch for this process, from the one at `position` on."""
         for place, (window, rows) in islice(enumerate(self._planned(epoch)), position, None):
-            batch = _assemble(window.source, window.target, rows)
+            batch = _assemble(window.source, window.target, rows, self.special)
             yield replace(batch, rows=tuple(window.rows[rows].tolist()), epoch=epoch, position=place)
 
     def padding(self, epoch: int = 0) -> float:
@@ -168,17 +170,17 @@ class Batches:
         return Window(InMemory([pair[0] for pair in drawn]), InMemory([pair[1] for pair in drawn]), rows)
 
 
-def evaluation_batches(corpus: Corpus, *, batch_tokens: int) -> Iterator[Batch]:
+def evaluation_batches(corpus: Corpus, *, batch_tokens: int, special: Special = OWN) -> Iterator[Batch]:
     """Every row once, the longest first; `Batch.rows` says where each belongs."""
     for rows in _longest_first(corpus.source.lengths, corpus.target.lengths, batch_tokens):
-        yield _assemble(corpus.source, corpus.target, rows)
+        yield _assemble(corpus.source, corpus.target, rows, special)
 
 
-def source_batches(ids: Sequence[list[int]], *, batch_tokens: int) -> Iterator[SourceBatch]:
+def source_batches(ids: Sequence[list[int]], *, batch_tokens: int, special: Special = OWN) -> Iterator[SourceBatch]:
     """Sources alone, as they are in a Batch, the longest first; for texts that are to be answered."""
     side = InMemory(ids)
     for rows in _longest_first(side.lengths, side.lengths, batch_tokens):
-        source, lengths = _table([side[row] for row in rows.tolist()])
+        source, lengths = _table([side[row] for row in rows.tolist()], special)
         yield SourceBatch(source, lengths, tuple(rows.tolist()))
 
 
@@ -190,20 +192,20 @@ def _longest_first(source: NDArray[numpy.integer], target: NDArray[numpy.integer
     return sorted((numpy.sort(batch) for batch in batches), key=lambda rows: (-int(longest[rows].max()), int(rows[0])))
 
 
-def _assemble(source: Side, target: Side, rows: Rows) -> Batch:
+def _assemble(source: Side, target: Side, rows: Rows, special: Special) -> Batch:
     numbers = rows.tolist()
-    sources, source_lengths = _table([source[row] for row in numbers])
-    targets, target_lengths = _table([target[row] for row in numbers], begin=True)
+    sources, source_lengths = _table([source[row] for row in numbers], special)
+    targets, target_lengths = _table([target[row] for row in numbers], special, begin=True)
     return Batch(sources, source_lengths, targets, target_lengths, int(target_lengths.sum()), tuple(numbers))
 
 
-def _table(ids: Sequence[Ids | list[int]], *, begin: bool = False) -> tuple[Tensor, Tensor]:
+def _table(ids: Sequence[Ids | list[int]], special: Special, *, begin: bool = False) -> tuple[Tensor, Tensor]:
     """Rows of ids, each ended by EOS (and begun by BOS), padded to one width; and their lengths, BOS not counted."""
     first = int(begin)
     lengths = numpy.array([len(row) + 1 for row in ids], dtype=numpy.int64)
-    table = numpy.full((len(ids), first + int(lengths.max())), PAD, dtype=numpy.int64)
-    table[:, :first] = BOS
+    table = numpy.full((len(ids), first + int(lengths.max())), special.pad or 0, dtype=numpy.int64)
+    table[:, :first] = special.bos
     for number, (row, length) in enumerate(zip(ids, lengths.tolist(), strict=True)):
         table[number, first : first + length - 1] = row
-        table[number, first + length - 1] = EOS
+        table[number, first + length - 1] = special.eos
     return torch.from_numpy(table), torch.from_numpy(lengths)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from regard.data.files import Pair
 from regard.data.vocabularies import SPACE, Kind, Split, learn
 from regard.errors import RegardError
-from regard.special import BOS, EOS, NAMES, PAD, UNK
+from regard.special import NAMES, OWN, Special
 
 
 class TokenizerConfig(BaseModel):
@@ -44,11 +44,15 @@ class TokenizerConfig(BaseModel):
 
 
 class Tokenizer:
-    """One side's text ↔ ids. Encoding gives no BOS, EOS or PAD, whatever the text says; decoding leaves them out."""
+    """One side's text ↔ ids. Encoding gives no BOS, EOS or PAD, whatever the text says; decoding leaves them out.
 
-    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+    `special` are the ids of a vocabulary that was not learned here.
+    """
+
+    def __init__(self, inner: tokenizers.Tokenizer, *, special: Special = OWN) -> None:
         inner.encode_special_tokens = True  # "</s>" in a text is five characters, not the end
         self.inner = inner
+        self.special = special
 
     @classmethod
     def train(
@@ -82,18 +86,17 @@ class Tokenizer:
         except TypeError:
             _refuse_surrogates(texts)
             raise
-        return [_without_special(encoding.ids) for encoding in encodings]
+        return [self._without_special(encoding.ids) for encoding in encodings]
 
     def decode(self, rows: list[list[int]]) -> list[str]:
         """The text of each row of ids; PAD, BOS and EOS are left out, UNK shows as <unk>."""
-        silent = {PAD, BOS, EOS}
-        plain = [[number for number in row if number not in silent] for row in rows]
+        plain = [[number for number in row if number not in self.special.silent] for row in rows]
         return self.inner.decode_batch(plain, skip_special_tokens=False)
 
     def pieces(self, row: list[int]) -> list[str]:
         """The name of each id, for display: ▁ stands for a space, <0xC3> for a byte that is no character."""
-        names = (self.inner.id_to_token(number) or NAMES[UNK] for number in row)
-        return [self._bytes.get(name, name) for name in names]
+        names = (self.inner.id_to_token(number) or self.unknown for number in row)
+        return [_shown(name, self._bytes) for name in names]
 
     def tokens(self, text: str) -> list[str]:
         """The pieces of a text, for display."""
@@ -107,20 +110,31 @@ class Tokenizer:
             spans[0] = (0, 0)  # the space that every text begins with is not in the text
         return spans
 
+    @property
+    def unknown(self) -> str:
+        """The name of what is not in the vocabulary; empty where everything is."""
+        return "" if self.special.unk is None else self.inner.id_to_token(self.special.unk) or ""
+
     @cached_property
-    def _bytes(self) -> dict[str, str]:
-        """How the 256 byte tokens are shown; empty for tokenizers that have none."""
+    def _bytes(self) -> dict[str, int]:
+        """The byte that each character of a name stands for; empty for tokenizers that do not cut bytes."""
         if not isinstance(self.inner.pre_tokenizer, tokenizers.pre_tokenizers.ByteLevel):
             return {}
-        shown = (chr(byte) if 32 < byte < 127 else "▁" if byte == 32 else f"<0x{byte:02X}>" for byte in range(256))
-        return dict(zip(_byte_names(), shown, strict=True))
+        return {name: byte for byte, name in enumerate(_byte_names())}
+
+    def _without_special(self, row: list[int]) -> list[int]:
+        """Special names that a vocabulary found in a text after all are unknown to it."""
+        silent, unk = self.special.silent, self.special.unk
+        if unk is None or silent.isdisjoint(row):
+            return row
+        return [unk if number in silent else number for number in row]
 
     def save(self, path: str | Path) -> None:
         Path(path).write_text(self.json, encoding="utf-8")
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Reads a tokenizer; a damaged file, or one whose special ids are not ours, is a RegardError."""
+    def load(cls, path: str | Path, *, special: Special = OWN) -> Self:
+        """Reads a tokenizer; a damaged file, or one whose special ids are not those named, is a RegardError."""
         try:
             inner = tokenizers.Tokenizer.from_str(Path(path).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -128,16 +142,26 @@ class Tokenizer:
         except Exception as error:  # the library raises Exception itself
             raise RegardError(f"{path} is not a tokenizer ({error}); copy the model directory again") from None
         found = tuple(inner.id_to_token(number) for number in range(len(NAMES)))
-        if found != NAMES:
+        if special == OWN and found != NAMES:
             raise RegardError(f"{path} begins with {found} and must begin with {NAMES}; it is not a regard tokenizer")
-        return cls(inner)
+        for name, number in special:
+            if number is not None and inner.id_to_token(number) is None:
+                raise RegardError(f"{path} has no token {number}, which the recipe says is model.special.{name}")
+        return cls(inner, special=special)
 
 
-def _without_special(row: list[int]) -> list[int]:
-    """Special names that a vocabulary found in a text after all are unknown to it."""
-    if row and min(row) < len(NAMES):
-        return [number if number >= len(NAMES) else UNK for number in row]
-    return row
+def _shown(name: str, byte_of: dict[str, int]) -> str:
+    """The name of a token for display; where characters of a name stand for bytes, the text that they make."""
+    if not byte_of or not all(character in byte_of for character in name):
+        return name
+    content = bytes(byte_of[character] for character in name)
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if text.isprintable():
+        return text.replace(" ", SPACE)
+    return "".join(chr(byte) if 32 < byte < 127 else SPACE if byte == 32 else f"<0x{byte:02X}>" for byte in content)
 
 
 def _refuse_surrogates(texts: list[str]) -> None:
@@ -164,6 +188,11 @@ class Tokenizers:
     def shared(self) -> bool:
         return self.source is self.target
 
+    @property
+    def special(self) -> Special:
+        """The special ids, the same on both sides."""
+        return self.source.special
+
     @classmethod
     def train(cls, examples: Iterable[Pair], config: TokenizerConfig) -> Self:
         """Learns from the texts of `examples`, which are read twice when the sides are separate."""
@@ -187,10 +216,9 @@ class Tokenizers:
             self.target.save(Path(folder) / "target.json")
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        if (Path(folder) / "source.json").exists():
-            return cls(Tokenizer.load(Path(folder) / "source.json"), Tokenizer.load(Path(folder) / "target.json"))
-        return cls(Tokenizer.load(Path(folder) / "tokenizer.json"))
+    def load(cls, folder: str | Path, *, special: Special = OWN) -> Self:
+        names = ("source.json", "target.json") if (Path(folder) / "source.json").exists() else ("tokenizer.json",)
+        return cls(*(Tokenizer.load(Path(folder) / name, special=special) for name in names))
 
 
 def _learn(texts: Iterable[str], config: TokenizerConfig, kind: Kind, vocabulary: int) -> Tokenizer:

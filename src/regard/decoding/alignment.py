@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.recorder import recording
-from regard.decoding.protocol import evaluation, source_lengths
+from regard.decoding.protocol import evaluation, source_lengths, special_of
 from regard.errors import RegardError
-from regard.special import BOS, PAD, UNK
+from regard.special import UNK
 
 
 def align(
@@ -31,10 +31,12 @@ def align(
         raise RegardError(f"{type(model).__name__} does not look at its source by attention, so nothing can be aligned")
     if len(answers) != source.shape[0]:
         raise RegardError(f"{len(answers)} answers for {source.shape[0]} rows of source; give one each")
-    ends = source_lengths(source, lengths)
-    target = torch.full((len(answers), max(map(len, answers), default=0)), PAD, device=source.device)
+    special = special_of(model)
+    ends = source_lengths(source, lengths, special=special)
+    longest = max(map(len, answers), default=0)
+    target = torch.full((len(answers), longest), special.pad or 0, device=source.device)
     for row, answer in enumerate(answers):
-        said = [BOS, *answer][: len(answer)]
+        said = [special.bos, *answer][: len(answer)]
         target[row, : len(said)] = torch.tensor(said, dtype=torch.int64)
     if not target.numel():
         return [torch.zeros(0, int(end)) for end in ends]
@@ -52,6 +54,6 @@ def hard_alignment(weights: Tensor) -> list[int]:
     return weights.argmax(1).tolist() if weights.numel() else []
 
 
-def unknown_sources(tokens: Sequence[int], weights: Tensor) -> dict[int, int]:
+def unknown_sources(tokens: Sequence[int], weights: Tensor, *, unk: int | None = UNK) -> dict[int, int]:
     """{position of an UNK in the answer: source position to copy a word from}. tokens (T), weights (T, S)."""
-    return {place: source for place, source in enumerate(hard_alignment(weights)) if tokens[place] == UNK}
+    return {place: source for place, source in enumerate(hard_alignment(weights)) if tokens[place] == unk}

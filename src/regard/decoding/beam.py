@@ -24,24 +24,25 @@ from regard.decoding.finished import Finished
 from regard.decoding.protocol import Model, StateT
 from regard.decoding.tree import Tree
 from regard.decoding.vocabulary import largest, log_normaliser, own
-from regard.special import BOS, EOS
 
 
 def beam_search(
     model: Model[Any, StateT],
     state: StateT,
     source: Tensor,
+    first: Tensor,
     *,
     config: DecodingConfig,
     constraints: Constraints,
     coverage: Coverage | None = None,
     tree: Tree | None = None,
 ) -> Finished:
-    """Search from a state of one row for each source. source (B,): which source a row answers.
+    """Search from a state of one row for each source. source (B,): which source a row answers; first (B,): the token
+    that the first step reads.
 
     `tree` grows with the search of a single source.
     """
-    beams = Beams(source, config=config, constraints=constraints, coverage=coverage, tree=tree)
+    beams = Beams(source, first, config=config, constraints=constraints, coverage=coverage, tree=tree)
     while True:
         logits, state = model.step(beams.token, state)
         rows = beams.advance(own(logits))
@@ -57,6 +58,7 @@ class Beams:
     def __init__(
         self,
         source: Tensor,
+        first: Tensor,
         *,
         config: DecodingConfig,
         constraints: Constraints,
@@ -64,13 +66,14 @@ class Beams:
         tree: Tree | None,
     ) -> None:
         self.config, self.constraints, self.coverage, self.tree = config, constraints, coverage, tree
-        self.finished = Finished()
+        self.eos = constraints.special.eos
+        self.finished = Finished(self.eos)
         rows = len(source)
         self.source = source  # (A,) which source this is
         self.count = torch.zeros_like(source)  # (A,) answers finished so far
         self.best = torch.full((rows, config.n_best), -math.inf, device=source.device)  # (A, n_best) scores to beat
         self.place = torch.arange(rows, device=source.device) * config.beam  # (N,) of a row in the grid A · K
-        self.token = torch.full_like(source, BOS)  # (N,)
+        self.token = first  # (N,)
         self.sums = self.best.new_zeros(rows)  # (N,) Σ log p
         self.said = source.new_empty(rows, 0)  # (N, t)
         self.logprobs = self.best.new_empty(rows, 0)  # (N, t)
@@ -79,7 +82,7 @@ class Beams:
         """Choose what goes on after these logits (N, V), and say from which rows; none when all sources are done."""
         length, beam = self.said.shape[1] + 1, self.config.beam
         row, token, logprob, total = self._candidates(logits)  # (A, C) each, best first
-        ends = token == EOS if length < self.config.max_length else torch.ones_like(token, dtype=torch.bool)
+        ends = token == self.eos if length < self.config.max_length else torch.ones_like(token, dtype=torch.bool)
         possible = total > -math.inf
         over = (possible & ends)[:, :beam]
         self._finish(over, row[:, :beam], token[:, :beam], logprob[:, :beam], total[:, :beam])

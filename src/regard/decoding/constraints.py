@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.decoding.config import DecodingConfig
 from regard.errors import RegardError
-from regard.special import BOS, EOS, PAD
+from regard.special import OWN, Special
 
 _FREE = -1  # where a prefix has ended
 
@@ -23,32 +23,35 @@ _FREE = -1  # where a prefix has ended
 class Constraints:
     """Rules on the next token, applied to all rows at once.
 
-    PAD and BOS are never said; EOS not before `min_length` tokens; no `no_repeat_ngram` tokens twice in the same
-    order; and where a prefix (B, P) still runs, its token and no other, whatever the other rules say. Where they leave
-    nothing to say at all, the answer may end.
+    PAD and BOS are never said (unless EOS is the same token); EOS not before `min_length` tokens; no `no_repeat_ngram`
+    tokens twice in the same order; and where a prefix (B, P) still runs, its token and no other, whatever the other
+    rules say. Where they leave nothing to say at all, the answer may end.
     """
 
     min_length: int = 0
     no_repeat_ngram: int = 0
     prefix: Tensor | None = None
+    special: Special = OWN
 
     def apply(self, logits: Tensor, said: Tensor, source: Tensor) -> None:
         """Set what may not be said to −∞, in place. logits (N, V), said (N, t), source (N,): whom a row answers."""
         length = said.shape[1]
         forced = self._forced(length, source, vocabulary=logits.shape[1])
-        wanted = None if forced is None else logits.gather(1, forced.clamp(min=PAD).unsqueeze(1))
-        logits[:, PAD : BOS + 1 : BOS - PAD] = -math.inf
+        wanted = None if forced is None else logits.gather(1, forced.clamp(min=0).unsqueeze(1))
+        eos = self.special.eos
+        for never in (number for number in self.special.silent - {eos} if number < logits.shape[1]):
+            logits[:, never] = -math.inf
         if 0 < self.no_repeat_ngram <= length:
-            logits.scatter_(1, repetitions(said, self.no_repeat_ngram), -math.inf)
-        if length < self.min_length:
-            ending = logits[:, EOS].clone()
-            logits[:, EOS] = -math.inf
+            logits[repetitions(said, self.no_repeat_ngram)] = -math.inf
+        if length < self.min_length and eos < logits.shape[1]:
+            ending = logits[:, eos].clone()
+            logits[:, eos] = -math.inf
             stuck = logits.amax(1) == -math.inf
-            logits[:, EOS] = ending.masked_fill(~stuck, -math.inf)
+            logits[:, eos] = ending.masked_fill(~stuck, -math.inf)
         if forced is not None and wanted is not None:
             free = (forced == _FREE).unsqueeze(1)
             logits.masked_fill_(~free, -math.inf)
-            logits.scatter_(1, forced.clamp(min=PAD).unsqueeze(1), wanted.masked_fill(free, -math.inf))
+            logits.scatter_(1, forced.clamp(min=0).unsqueeze(1), wanted.masked_fill(free, -math.inf))
 
     def _forced(self, length: int, source: Tensor, *, vocabulary: int) -> Tensor | None:
         """The token each row must say now, or _FREE. (N,), None when no prefix is that long."""
@@ -60,25 +63,31 @@ class Constraints:
         return forced
 
 
-def repetitions(said: Tensor, n: int) -> Tensor:
-    """Tokens that would make the last n − 1 tokens into n tokens said before. (N, t) → (N, t − n + 1), PAD where none.
+def repetitions(said: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Tokens that would make the last n − 1 tokens into n tokens said before. said (N, t) → row and token of each.
 
     A window of n tokens forbids its last one to the rows whose end equals its first n − 1.
     """
     windows = said.unfold(1, n, 1)  # (N, t − n + 1, n)
     end = said[:, said.shape[1] - n + 1 :].unsqueeze(1)  # (N, 1, n − 1)
-    return windows[..., -1].masked_fill(~(windows[..., :-1] == end).all(-1), PAD)
+    row, window = (windows[..., :-1] == end).all(-1).nonzero(as_tuple=True)
+    return row, windows[row, window, -1]
 
 
 def constraints(
-    config: DecodingConfig, prefix: Sequence[Sequence[int]] | None, *, rows: int, device: torch.device
+    config: DecodingConfig,
+    prefix: Sequence[Sequence[int]] | None,
+    *,
+    rows: int,
+    device: torch.device,
+    special: Special = OWN,
 ) -> Constraints:
     """The rules of `config`, and a prefix for each of the rows (of any lengths, empty ones too)."""
-    table = None if prefix is None else _prefix_table(prefix, rows, config.max_length).to(device)
-    return Constraints(min_length=config.min_length, no_repeat_ngram=config.no_repeat_ngram, prefix=table)
+    table = None if prefix is None else _prefix_table(prefix, rows, config.max_length, special.silent).to(device)
+    return Constraints(config.min_length, config.no_repeat_ngram, table, special)
 
 
-def _prefix_table(prefix: Sequence[Sequence[int]], rows: int, max_length: int) -> Tensor:
+def _prefix_table(prefix: Sequence[Sequence[int]], rows: int, max_length: int, silent: frozenset[int]) -> Tensor:
     if len(prefix) != rows:
         raise RegardError(f"prefix has {len(prefix)} entries for {rows} rows of source; give one each, [] for none")
     for row, tokens in enumerate(prefix):
@@ -86,7 +95,7 @@ def _prefix_table(prefix: Sequence[Sequence[int]], rows: int, max_length: int) -
             raise RegardError(
                 f"prefix[{row}] has {len(tokens)} tokens and max_length={max_length}; shorten it or raise that"
             )
-        if any(token < 0 or token in (PAD, BOS, EOS) for token in tokens):
+        if any(token < 0 or token in silent for token in tokens):
             raise RegardError(
                 f"prefix[{row}]={list(tokens)} contains <pad>, <s>, </s> or a negative id; give words only"
             )

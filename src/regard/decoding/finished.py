@@ -15,6 +15,7 @@ from regard.special import EOS
 class Finished:
     """Finished answers, kept as they come in blocks of equal length and made into hypotheses at the very end."""
 
+    eos: int = EOS
     blocks: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     entries: list[tuple[int, float, int, int]] = field(default_factory=list)  # source, score, block, row in the block
 
@@ -41,6 +42,6 @@ class Finished:
         _, score, block, row = entry
         said, logprobs = self.blocks[block]
         tokens = said[row].tolist()
-        if tokens[-1] == EOS:
+        if tokens[-1] == self.eos:
             tokens.pop()
         return Hypothesis(tokens=tuple(tokens), score=score, logprobs=tuple(logprobs[row].tolist()))

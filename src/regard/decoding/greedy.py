@@ -19,17 +19,23 @@ from regard.decoding.constraints import Constraints
 from regard.decoding.finished import Finished
 from regard.decoding.protocol import Model, StateT
 from regard.decoding.vocabulary import largest, log_normaliser, own
-from regard.special import BOS, EOS
 
 Choice = Callable[[Tensor, Tensor, int], Tensor]
 """(logits (N, V), rows (N,), t) → the next token of each row (N,); `rows`: which rows of the first step these are."""
 
 
 def greedy(
-    model: Model[Any, StateT], state: StateT, source: Tensor, *, config: DecodingConfig, constraints: Constraints
+    model: Model[Any, StateT],
+    state: StateT,
+    source: Tensor,
+    first: Tensor,
+    *,
+    config: DecodingConfig,
+    constraints: Constraints,
 ) -> Finished:
-    """The most probable token at each step. source (B,): which source each row of the state answers."""
-    return follow(model, state, source, config=config, constraints=constraints, choose=_most_probable)
+    """The most probable token at each step. source (B,): which source each row of the state answers; first (B,): the
+    token that the first step reads."""
+    return follow(model, state, source, first, config=config, constraints=constraints, choose=_most_probable)
 
 
 def _most_probable(logits: Tensor, _rows: Tensor, _length: int) -> Tensor:
@@ -40,15 +46,17 @@ def follow(
     model: Model[Any, StateT],
     state: StateT,
     source: Tensor,
+    first: Tensor,
     *,
     config: DecodingConfig,
     constraints: Constraints,
     choose: Choice,
 ) -> Finished:
     """Let each row say what `choose` chooses until it says EOS; rows that have ended are dropped at once."""
-    finished = Finished()
+    eos = constraints.special.eos
+    finished = Finished(eos)
     rows = torch.arange(source.shape[0], device=source.device)
-    token = torch.full_like(source, BOS)
+    token = first
     said = token.new_empty(source.shape[0], 0)  # (N, t)
     logprobs = torch.empty(source.shape[0], 0, device=source.device)  # (N, t)
     for length in range(1, config.max_length + 1):
@@ -61,7 +69,7 @@ def follow(
         said = torch.cat([said, token.unsqueeze(1)], 1)
         logprobs = torch.cat([logprobs, logprob.unsqueeze(1)], 1)
         possible = logprob > -math.inf
-        ended = (token == EOS) | ~possible
+        ended = (token == eos) | ~possible
         if length == config.max_length:
             ended = torch.ones_like(ended)
         if not ended.any():

@@ -5,6 +5,10 @@
     logits, state = model.step(token, state)            token (B,) → logits (B, V)
     state = state.reorder(rows)                         repeat, permute or drop rows
 
+A model that goes on from a prompt has `first(memory)`, the token that its first step reads (B,): the last of the
+prompt, which `start` has read up to there. The first step of all others reads BOS. A model whose vocabulary came from
+elsewhere has `special`, its own special ids.
+
 B rows  S source positions  V vocabulary  N rows alive now  T tokens of an answer
 """
 
@@ -13,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from regard.special import PAD
+from regard.layers.padding import row_lengths
+from regard.special import OWN, Special
 
 
 class State(Protocol):
@@ -66,9 +71,22 @@ class Hypothesis:
     logprobs: tuple[float, ...]
 
 
-def source_lengths(source: Tensor, lengths: Tensor | None) -> Tensor:
+def source_lengths(source: Tensor, lengths: Tensor | None, *, special: Special = OWN) -> Tensor:
     """lengths (B,), counted from the padding of source (B, S) when they are not given."""
-    return (source != PAD).sum(1) if lengths is None else lengths.to(source.device)
+    return row_lengths(source, lengths, pad=special.pad)
+
+
+def special_of(model: object) -> Special:
+    """The special ids of a model: its own, or those that all vocabularies learned here share."""
+    return getattr(model, "special", OWN)
+
+
+def first_token(model: Any, memory: Any, *, rows: int, device: torch.device) -> Tensor:
+    """The token that the first step reads: the last of a prompt, where the model goes on from one, or else BOS. (B,)"""
+    if hasattr(model, "first"):
+        first: Tensor = model.first(memory)
+        return first
+    return torch.full((rows,), special_of(model).bos, device=device)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from regard.decoding.finished import Finished
 from regard.decoding.greedy import follow
 from regard.decoding.protocol import Model, StateT, source_lengths
 from regard.decoding.vocabulary import largest, log_normaliser
+from regard.special import OWN, Special
 
 _FIRST_GUESS = 64  # tokens sorted first when looking for a nucleus
 
@@ -31,12 +32,14 @@ def sample(
     model: Model[Any, StateT],
     state: StateT,
     source: Tensor,
+    first: Tensor,
     *,
     config: DecodingConfig,
     constraints: Constraints,
     uniform: Tensor,
 ) -> Finished:
-    """n_best answers for each row of the state. source (B,): whom a row answers; uniform (B · n_best, max_length)."""
+    """n_best answers for each row of the state. source (B,): whom a row answers; first (B,): the token that the first
+    step reads; uniform (B · n_best, max_length)."""
     copies = torch.arange(len(source), device=source.device).repeat_interleave(config.n_best)
 
     def choose(logits: Tensor, rows: Tensor, length: int) -> Tensor:
@@ -47,13 +50,16 @@ def sample(
             heated = keep_nucleus(heated, config.top_p)
         return draw(heated, uniform[rows, length])
 
-    return follow(model, state.reorder(copies), source[copies], config=config, constraints=constraints, choose=choose)
+    state = state.reorder(copies)
+    return follow(model, state, source[copies], first[copies], config=config, constraints=constraints, choose=choose)
 
 
-def uniform_numbers(source: Tensor, lengths: Tensor | None, *, config: DecodingConfig) -> Tensor:
+def uniform_numbers(
+    source: Tensor, lengths: Tensor | None, *, config: DecodingConfig, special: Special = OWN
+) -> Tensor:
     """Random numbers in [0, 1) for each token of each answer, from seed and source. (B · n_best, max_length)."""
     text = source.dim() == 2 and not source.is_floating_point()
-    ends = source_lengths(source, lengths).tolist() if text else [None] * source.shape[0]
+    ends = source_lengths(source, lengths, special=special).tolist() if text else [None] * source.shape[0]
     numbers = []
     for row, end in zip(source.cpu(), ends, strict=True):
         content = (row[:end].long() if text else row).contiguous().view(torch.uint8).numpy().tobytes()

@@ -13,7 +13,16 @@ from regard.decoding.config import DecodingConfig
 from regard.decoding.constraints import constraints
 from regard.decoding.coverage import Coverage, covering
 from regard.decoding.greedy import greedy
-from regard.decoding.protocol import Hypothesis, MemoryT, Model, StateT, evaluation, source_lengths
+from regard.decoding.protocol import (
+    Hypothesis,
+    MemoryT,
+    Model,
+    StateT,
+    evaluation,
+    first_token,
+    source_lengths,
+    special_of,
+)
 from regard.decoding.sampling import sample, uniform_numbers
 from regard.decoding.tree import Tree
 from regard.errors import RegardError
@@ -30,30 +39,35 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Answer each row of source: `n_best` hypotheses, best first (fewer if there are not so many different ones).
 
-    source (B, S) padded with PAD, lengths (B,); prefix: tokens with which the answer to each row must begin (they are
+    source (B, S) padded at the end, lengths (B,); prefix: tokens with which the answer to each row must begin (they are
     part of the answer, of its length and of its score). An answer depends on its row alone, not on its company.
     `tree` keeps what a beam search of a single source considered.
 
     The model decodes without gradients and in evaluation mode, and is put back into the mode it was in.
     """
-    rules = constraints(config, prefix, rows=source.shape[0], device=source.device)
+    special = special_of(model)
+    rules = constraints(config, prefix, rows=source.shape[0], device=source.device, special=special)
     if not source.shape[0]:
         return []
     if tree is not None and source.shape[0] > 1:
         raise RegardError(f"a tree is grown for one source, and here are {source.shape[0]}")
     with evaluation(model), _covering(model, source, lengths, config) as coverage:
-        state = model.start(model.encode(source, lengths))
+        memory = model.encode(source, lengths)
+        state = model.start(memory)
         rows = torch.arange(source.shape[0], device=source.device)
+        first = first_token(model, memory, rows=len(rows), device=source.device)
         if config.sample:
-            numbers = uniform_numbers(source, lengths, config=config)
-            finished = sample(model, state, rows, config=config, constraints=rules, uniform=numbers)
+            numbers = uniform_numbers(source, lengths, config=config, special=special)
+            finished = sample(model, state, rows, first, config=config, constraints=rules, uniform=numbers)
         elif config.beam == 1:
-            finished = greedy(model, state, rows, config=config, constraints=rules)
+            finished = greedy(model, state, rows, first, config=config, constraints=rules)
         else:
-            finished = beam_search(model, state, rows, config=config, constraints=rules, coverage=coverage, tree=tree)
+            finished = beam_search(
+                model, state, rows, first, config=config, constraints=rules, coverage=coverage, tree=tree
+            )
     found = finished.best(source.shape[0], config.n_best)
     if tree is not None:
-        tree.mark(found[0][0].tokens)
+        tree.mark(found[0][0].tokens, eos=special.eos)
     return found
 
 
@@ -63,5 +77,5 @@ def _covering(
     """What a beam search with a coverage penalty looks at; for others nothing is recorded."""
     if config.sample or config.beam == 1 or not config.coverage_penalty:
         return nullcontext()
-    ends = source_lengths(source, lengths)
+    ends = source_lengths(source, lengths, special=special_of(model))
     return covering(model, alignment=model.alignment, lengths=ends, penalty=config.coverage_penalty)

@@ -47,10 +47,10 @@ class Tree:
         self._rows = rows
         self._step += 1
 
-    def mark(self, answer: Sequence[int]) -> None:
+    def mark(self, answer: Sequence[int], *, eos: int = EOS) -> None:
         """Mark the way of the answer through the tree; it may end with EOS or at the maximum length."""
         parent = -1
-        for token in (*answer, EOS):
+        for token in (*answer, eos):
             way = [n for n, node in enumerate(self.nodes) if node.parent == parent and node.token == token]
             if not way:
                 return

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
+from regard.special import OWN
 
 # every key of [model], and the values that can be expressed where not every value can
 EXPRESSED: dict[str, tuple[str, ...]] = {
@@ -18,6 +19,8 @@ EXPRESSED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("layers", "width", "heads", "hidden", "dropout", "maximum", "tied"), ()),
 }
 OPTIONAL = ("encoder_layers", "decoder_layers")
+# keys that models from elsewhere have: only what they are in models learned here can be expressed
+FIXED: dict[str, Any] = {"scale": True, "output_bias": False, "special": OWN.model_dump(exclude_none=True)}
 
 
 def obstacle(model: Mapping[str, Any]) -> str | None:
@@ -26,6 +29,8 @@ def obstacle(model: Mapping[str, Any]) -> str | None:
     if kind not in EXPRESSED["kind"]:
         return f'CTranslate2 cannot express model.kind = "{kind}"; of the kinds here it knows the transformer alone'
     for key, value in model.items():
+        if key in FIXED and value == FIXED[key]:
+            continue
         if key not in EXPRESSED and key not in OPTIONAL:
             return f"what model.{key} = {value!r} does has no translation to CTranslate2 yet"
         if EXPRESSED.get(key) and value not in EXPRESSED[key]:

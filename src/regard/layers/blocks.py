@@ -9,7 +9,7 @@ from regard.attention.cache import Cache, Projected
 from regard.attention.heads import MultiHead
 from regard.attention.patterns import Pattern
 from regard.errors import RegardError
-from regard.layers.wiring import NormName, Wiring
+from regard.layers.wiring import EPSILON, NormName, Wiring
 
 
 class Block(nn.Module):
@@ -30,15 +30,20 @@ class Block(nn.Module):
         width: int,
         dropout: float = 0.0,
         norm: NormName = "layer",
+        epsilon: float = EPSILON,
         cross: MultiHead | None = None,
     ) -> None:
         super().__init__()
+
+        def around() -> nn.Module:
+            return wiring.around(width, dropout=dropout, norm=norm, epsilon=epsilon)
+
         self.attention = attention
-        self.around_attention = wiring.around(width, dropout=dropout, norm=norm)
+        self.around_attention = around()
         self.cross = cross
-        self.around_cross = None if cross is None else wiring.around(width, dropout=dropout, norm=norm)
+        self.around_cross = None if cross is None else around()
         self.feed_forward = feed_forward
-        self.around_feed_forward = wiring.around(width, dropout=dropout, norm=norm)
+        self.around_feed_forward = around()
         wiring.initialise(self)
 
     def forward(
@@ -68,13 +73,20 @@ class Stack(nn.Module):
     """
 
     def __init__(
-        self, layers: int, make: Callable[[], Block], *, wiring: Wiring, width: int, norm: NormName = "layer"
+        self,
+        layers: int,
+        make: Callable[[], Block],
+        *,
+        wiring: Wiring,
+        width: int,
+        norm: NormName = "layer",
+        epsilon: float = EPSILON,
     ) -> None:
         super().__init__()
         if layers < 1:
             raise RegardError(f"layers={layers}: a stack needs at least 1")
         self.blocks = nn.ModuleList(make() for _ in range(layers))
-        self.final = wiring.final(width, norm=norm)
+        self.final = wiring.final(width, norm=norm, epsilon=epsilon)
 
     def forward(
         self,

@@ -17,7 +17,7 @@ class Embedding(nn.Module):
 
         x_t = dropout(√M E[token_t] + position_t)                  Vaswani 2017, 3.4 and 3.5; scale=False leaves √M out
 
-    tokens (B, L) int64, at (L,) int64 positions of the columns (0, 1, 2, … unless given) → (B, L, M).
+    tokens (B, L) int64, at (L,) or (B, L) int64 positions of the tokens (0, 1, 2, … unless given) → (B, L, M).
     E starts normal with standard deviation 1/√M, so that the same matrix can serve as output; the row of `padding`
     starts at zero and is not learned here.
     """
@@ -55,9 +55,11 @@ class Embedding(nn.Module):
         return self.dropout(x)
 
 
-def tied_output(embedding: Embedding) -> nn.Linear:
-    """A linear map to the vocabulary whose weight *is* the embedding's: logits = x Eᵀ.   (…, M) → (…, V)"""
+def tied_output(embedding: Embedding, *, bias: bool = False) -> nn.Linear:
+    """A linear map to the vocabulary whose weight *is* the embedding's: logits = x Eᵀ (+ b).   (…, M) → (…, V)"""
     vocabulary, width = embedding.table.weight.shape
     output = Linear(width, vocabulary, bias=False, device="meta")
     output.weight = embedding.table.weight
+    if bias:
+        output.bias = nn.Parameter(embedding.table.weight.new_zeros(vocabulary))
     return output

@@ -9,15 +9,17 @@ from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout
 from regard.linear import Linear
 
-Activation = Literal["relu", "gelu", "swiglu"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
 
 
 class FeedForward(nn.Module):
     """Two linear maps with a bend between them, the same at every position.
 
-        relu     W₂ max(0, W₁ x)                   Vaswani 2017, equation 2
-        gelu     W₂ (h ⊙ Φ(h)),  h = W₁ x          Hendrycks 2016; Φ is the normal distribution function
-        swiglu   W₂ (silu(W₁ x) ⊙ W₃ x)            Shazeer 2020, equation 6; silu(h) = h ⊙ sigmoid(h)
+        relu        W₂ max(0, W₁ x)                   Vaswani 2017, equation 2
+        gelu        W₂ (h ⊙ Φ(h)),  h = W₁ x          Hendrycks 2016; Φ is the normal distribution function
+        gelu_tanh   the same, Φ(h) ≈ ½ (1 + tanh(√(2/π) (h + 0.044715 h³)))          Hendrycks 2016, as in GPT-2
+        silu        W₂ (h ⊙ sigmoid(h))               Ramachandran 2017 (swish), as in Marian
+        swiglu      W₂ (silu(W₁ x) ⊙ W₃ x)            Shazeer 2020, equation 6
 
     x (…, M) → (…, M).   `inner` is W₁ (in swiglu W₃), `gate` is swiglu's W₁, `outer` is W₂; each adds its bias unless
     bias=False. Dropout falls on what enters W₂.
@@ -41,10 +43,14 @@ class FeedForward(nn.Module):
         if x.shape[-1] != self.inner.in_features:
             raise RegardError(f"x has the shape {tuple(x.shape)}; its last dimension must be {self.inner.in_features}")
         hidden = self.inner(x)
-        if self.gate is not None:
-            hidden = F.silu(self.gate(x)) * hidden
-        elif self.activation == "gelu":
-            hidden = F.gelu(hidden)
-        else:
-            hidden = hidden.relu_()  # nobody else needs W₁ x: one buffer less
+        hidden = bend(hidden, self.activation) if self.gate is None else F.silu(self.gate(x)) * hidden
         return self.outer(self.dropout(hidden))
+
+
+def bend(hidden: Tensor, activation: Activation) -> Tensor:
+    """The activation of that name, of what nobody else needs: it may be overwritten. (…) → (…)"""
+    if activation == "relu":
+        return hidden.relu_()
+    if activation == "silu":
+        return F.silu(hidden)
+    return F.gelu(hidden, approximate="tanh" if activation == "gelu_tanh" else "none")

@@ -46,6 +46,18 @@ class RecurrentState:
             cell=tuple(part.index_select(0, rows) for part in self.cell),
         )
 
+    def where(self, kept: Tensor) -> "RecurrentState":
+        """The state of the rows where `kept` (B, 1), and that before anything was read elsewhere."""
+        return RecurrentState(
+            hidden=tuple(part * kept for part in self.hidden), cell=tuple(part * kept for part in self.cell)
+        )
+
+    def detach(self) -> "RecurrentState":
+        """The same numbers without the way they came about."""
+        return RecurrentState(
+            hidden=tuple(part.detach() for part in self.hidden), cell=tuple(part.detach() for part in self.cell)
+        )
+
 
 @dataclass(frozen=True)
 class Gates:

@@ -22,15 +22,16 @@ from regard.layers.feed_forward import FeedForward
 NormName = Literal["layer", "rms"]
 WiringName = Literal["post_norm", "pre_norm", "deep_norm"]
 Sublayer = Callable[[Tensor], Tensor]
+EPSILON = 1e-5  # what norms add before dividing
 
 
 class NormLast(nn.Module):
     """norm(α x + dropout(f(x))):   x (…, M), f: (…, M) → (…, M)   → (…, M)"""
 
-    def __init__(self, width: int, *, alpha: float, dropout: float, norm: NormName) -> None:
+    def __init__(self, width: int, *, alpha: float, dropout: float, norm: NormName, epsilon: float) -> None:
         super().__init__()
         self.alpha = alpha
-        self.norm = build_norm(norm, width)
+        self.norm = build_norm(norm, width, epsilon=epsilon)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
@@ -40,9 +41,9 @@ class NormLast(nn.Module):
 class NormFirst(nn.Module):
     """x + dropout(f(norm(x))):   x (…, M), f: (…, M) → (…, M)   → (…, M)"""
 
-    def __init__(self, width: int, *, dropout: float, norm: NormName) -> None:
+    def __init__(self, width: int, *, dropout: float, norm: NormName, epsilon: float) -> None:
         super().__init__()
-        self.norm = build_norm(norm, width)
+        self.norm = build_norm(norm, width, epsilon=epsilon)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
@@ -52,11 +53,13 @@ class NormFirst(nn.Module):
 class Wiring:
     """The base of all schemes. Unless one says otherwise, nothing ends its stack and no weights are changed."""
 
-    def around(self, width: int, *, dropout: float = 0.0, norm: NormName = "layer") -> nn.Module:
+    def around(
+        self, width: int, *, dropout: float = 0.0, norm: NormName = "layer", epsilon: float = EPSILON
+    ) -> nn.Module:
         """The module for one sublayer, called as `residual(x, sublayer)`."""
         raise NotImplementedError
 
-    def final(self, width: int, *, norm: NormName = "layer") -> nn.Module:  # noqa: ARG002
+    def final(self, width: int, *, norm: NormName = "layer", epsilon: float = EPSILON) -> nn.Module:  # noqa: ARG002
         """What ends a stack of such sublayers."""
         return nn.Identity()
 
@@ -68,19 +71,23 @@ class Wiring:
 class PostNorm(Wiring):
     """norm(x + dropout(f(x))): the original Transformer's. Deep stacks need warm-up."""
 
-    def around(self, width: int, *, dropout: float = 0.0, norm: NormName = "layer") -> nn.Module:
-        return NormLast(width, alpha=1.0, dropout=dropout, norm=norm)
+    def around(
+        self, width: int, *, dropout: float = 0.0, norm: NormName = "layer", epsilon: float = EPSILON
+    ) -> nn.Module:
+        return NormLast(width, alpha=1.0, dropout=dropout, norm=norm, epsilon=epsilon)
 
 
 @dataclass(frozen=True)
 class PreNorm(Wiring):
     """x + dropout(f(norm(x))): the residual is never normalised on its way, so the stack ends with a norm."""
 
-    def around(self, width: int, *, dropout: float = 0.0, norm: NormName = "layer") -> nn.Module:
-        return NormFirst(width, dropout=dropout, norm=norm)
+    def around(
+        self, width: int, *, dropout: float = 0.0, norm: NormName = "layer", epsilon: float = EPSILON
+    ) -> nn.Module:
+        return NormFirst(width, dropout=dropout, norm=norm, epsilon=epsilon)
 
-    def final(self, width: int, *, norm: NormName = "layer") -> nn.Module:
-        return build_norm(norm, width)
+    def final(self, width: int, *, norm: NormName = "layer", epsilon: float = EPSILON) -> nn.Module:
+        return build_norm(norm, width, epsilon=epsilon)
 
 
 @dataclass(frozen=True)
@@ -121,8 +128,10 @@ class DeepNorm(Wiring):
             cls(alpha=(3 * decoder_layers) ** 0.25, beta=(12 * decoder_layers) ** -0.25),
         )
 
-    def around(self, width: int, *, dropout: float = 0.0, norm: NormName = "layer") -> nn.Module:
-        return NormLast(width, alpha=self.alpha, dropout=dropout, norm=norm)
+    def around(
+        self, width: int, *, dropout: float = 0.0, norm: NormName = "layer", epsilon: float = EPSILON
+    ) -> nn.Module:
+        return NormLast(width, alpha=self.alpha, dropout=dropout, norm=norm, epsilon=epsilon)
 
     def initialise(self, module: nn.Module) -> None:
         """Xavier-normal weights, zero biases: gain β for feed-forward, value and output, gain 1 for query and key."""
@@ -153,18 +162,18 @@ def build_pair(name: WiringName, *, encoder_layers: int, decoder_layers: int) ->
     return wiring, wiring
 
 
-def build_norm(name: NormName, width: int) -> nn.Module:
+def build_norm(name: NormName, width: int, *, epsilon: float = EPSILON) -> nn.Module:
     """One width-wise norm.
 
         layer   g ⊙ (x − mean(x)) / √(var(x) + ε) + b         Ba 2016
         rms     g ⊙ x / √(mean(x²) + ε)                       Zhang 2019
 
-    x (…, M) → (…, M), ε = 1e-5.
+    x (…, M) → (…, M), ε is `epsilon`.
     """
     if name == "layer":
-        return nn.LayerNorm(width)
+        return nn.LayerNorm(width, eps=epsilon)
     if name == "rms":
-        return nn.RMSNorm(width, eps=1e-5)
+        return nn.RMSNorm(width, eps=epsilon)
     raise unknown_name("norm", name, get_args(NormName))
 
 

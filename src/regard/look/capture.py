@@ -20,7 +20,6 @@ from regard.decoding.protocol import evaluation
 from regard.decoding.tree import Tree
 from regard.errors import RegardError
 from regard.look.record import Answer, Map, Record, Side
-from regard.special import BOS, EOS, NAMES
 from regard.tasks.translate import Translate
 
 ALTERNATIVES = 5  # what else could have been said, at each step
@@ -47,15 +46,17 @@ def capture(
     `MOST_VECTORS` goes, those of the alignment first.
     """
     tokenizers = task.tokenizers
+    special = tokenizers.special
+    end = tokenizers.target.pieces([special.eos])
     device = next(module.parameters()).device
-    (batch,) = source_batches(tokenizers.source.encode([text]), batch_tokens=1)
+    (batch,) = source_batches(tokenizers.source.encode([text]), batch_tokens=1, special=special)
     source = batch.source.to(device)
     tree = Tree() if beam and reference is None else None
     if reference is not None:
         said = tokenizers.target.encode([reference])[0]
     else:
         said = list(search(module, source, config=decoding, tree=tree)[0][0].tokens)
-    given = torch.tensor([[BOS, *said]], device=device)
+    given = torch.tensor([[special.bos, *said]], device=device)
     with evaluation(module), recording(module, only=only, head=head) as seen:
         logits = module.output(module(source, None, given))[0]
     if not len(seen):
@@ -64,15 +65,15 @@ def capture(
             "what this model has (a plain recurrent network without attention has nothing)"
         )
     sides = {
-        "source": Side((*tokenizers.source.tokens(text), NAMES[EOS]), text=text),
-        "target": Side((*tokenizers.target.pieces(said), NAMES[EOS]), text=tokenizers.target.decode([said])[0]),
+        "source": Side((*tokenizers.source.tokens(text), *end), text=text),
+        "target": Side((*tokenizers.target.pieces(said), *end), text=tokenizers.target.decode([said])[0]),
     }
-    gradients = {"source": _saliency(module, source, given, [*said, EOS])} if saliency else {}
+    gradients = {"source": _saliency(module, source, given, [*said, special.eos])} if saliency else {}
     return Record(
         title=f"{text} → {sides['target'].text}",
         sides=sides,
-        maps=tuple(_maps(module, seen, (NAMES[BOS], *sides["target"].items[:-1]), head)),
-        answer=_answer(task, logits, [*said, EOS], sides["target"].text),
+        maps=tuple(_maps(module, seen, (*tokenizers.target.pieces([special.bos]), *sides["target"].items[:-1]), head)),
+        answer=_answer(task, logits, [*said, special.eos], sides["target"].text),
         saliency=gradients,
         beam=None if tree is None else tree.to_json(tokenizers.target.pieces),
     )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -16,13 +16,21 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+Form = Literal["pairs", "causal", "encoder"]
+
+
 class Kind(NamedTuple):
-    """Where a system stands, read only when it is asked for, and what it is."""
+    """Where a system stands, read only when it is asked for, and what it is.
+
+    Its form is how it is called: `pairs` reads a source and answers a target, `causal` goes on from a prompt, `encoder`
+    turns a text into a vector for each token.
+    """
 
     module: str
     config: str
     model: str
     summary: str
+    form: Form = "pairs"
 
 
 KINDS = {
@@ -32,12 +40,22 @@ KINDS = {
     "transformer": Kind(
         "regard.models.transformer", "TransformerConfig", "Transformer", "encoder-decoder made of attention alone"
     ),
+    "rnn": Kind("regard.models.rnn", "RNNConfig", "RNN", "recurrent causal language model", "causal"),
+    "gpt": Kind("regard.models.gpt", "GPTConfig", "GPT", "causal language model made of attention alone", "causal"),
+    "bert": Kind("regard.models.bert", "BertConfig", "Bert", "encoder that reads a text from both sides", "encoder"),
+    "elmo": Kind(
+        "regard.models.elmo",
+        "ElmoConfig",
+        "Elmo",
+        "two recurrent language models, one each way, as features",
+        "encoder",
+    ),
 }
 
 
-def kinds() -> list[str]:
-    """The names of all systems."""
-    return list(KINDS)
+def kinds(form: Form | None = None) -> list[str]:
+    """The names of all systems, or of those of one form."""
+    return [name for name, kind in KINDS.items() if form in (None, kind.form)]
 
 
 def config_class(kind: str) -> type[BaseModel]:
@@ -46,8 +64,16 @@ def config_class(kind: str) -> type[BaseModel]:
 
 
 def from_config(config: BaseModel, *, vocabulary: int, target_vocabulary: int | None = None) -> nn.Module:
-    """The module that `config` describes; without a target vocabulary both sides share one."""
-    return _parts(config.kind)[1](config, vocabulary=vocabulary, target_vocabulary=target_vocabulary)  # type: ignore[attr-defined]
+    """The module that `config` describes; without a target vocabulary both sides share one.
+
+    A config that states its own vocabulary, because its weights came from elsewhere, has the last word.
+    """
+    if getattr(config, "vocabulary", None) is not None:
+        vocabulary, target_vocabulary = config.vocabulary, getattr(config, "target_vocabulary", None)  # type: ignore[attr-defined]
+    sizes = {"vocabulary": vocabulary}
+    if target_vocabulary is not None:
+        sizes["target_vocabulary"] = target_vocabulary
+    return _parts(config.kind)[1](config, **sizes)  # type: ignore[attr-defined]
 
 
 def build(kind: str, *, vocabulary: int = 8000, target_vocabulary: int | None = None, **settings: Any) -> nn.Module:

@@ -26,12 +26,13 @@ from regard.attention.patterns import Causal, Padding, Pattern
 from regard.layers.blocks import Block, Stack
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.feed_forward import Activation, FeedForward
+from regard.layers.padding import row_lengths
 from regard.layers.steps import Steps, steps_of
 from regard.layers.wiring import Wiring, WiringName, build_pair
 from regard.linear import Linear
-from regard.special import PAD
+from regard.special import OWN, Special
 
-PositionName = Literal["none", "sinusoidal", "learned", "shaw", "rotary", "alibi"]
+PositionName = Literal["none", "sinusoidal", "sinusoidal_halves", "learned", "shaw", "rotary", "alibi"]
 
 
 class TransformerConfig(BaseModel):
@@ -43,13 +44,20 @@ class TransformerConfig(BaseModel):
     decoder_layers: PositiveInt | None = None
     width: PositiveInt = 512
     heads: PositiveInt = 8
+    decoder_heads: PositiveInt | None = None  # as heads unless given
     hidden: PositiveInt = 2048  # width of the feed-forward layers
+    decoder_hidden: PositiveInt | None = None  # as hidden unless given
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     position: PositionName = "sinusoidal"
     maximum: PositiveInt = 1024  # how many learned positions
     wiring: WiringName = "post_norm"
     activation: Activation = "relu"
     tied: bool = True  # output = target embedding; = source embedding too, where both sides share a vocabulary
+    scale: bool = True  # embeddings are multiplied by √width
+    output_bias: bool = False
+    special: Special = OWN
+    vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
+    target_vocabulary: PositiveInt | None = None  # where vocabulary is given: of the target, if it has one of its own
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: TransformerConfig, *, vocabulary: int, target_vocabulary: int | None = None) -> None:
         super().__init__()
+        self.special = config.special
         self.source = self._embedding(config, vocabulary)
         shared = config.tied and target_vocabulary is None
         self.target = self.source if shared else self._embedding(config, target_vocabulary or vocabulary)
@@ -97,27 +106,37 @@ class Transformer(nn.Module):
         self.encoder = self._stack(config, depths[0], wirings[0], pattern=None, cross=False)
         self.decoder = self._stack(config, depths[1], wirings[1], pattern=Causal(), cross=True)
         if config.tied:
-            self.output = tied_output(self.target)
+            self.output = tied_output(self.target, bias=config.output_bias)
         else:
-            self.output = Linear(config.width, target_vocabulary or vocabulary, bias=False)
+            self.output = Linear(config.width, target_vocabulary or vocabulary, bias=config.output_bias)
         self.alignment = f"decoder.blocks.{depths[1] - 1}.cross"
 
     @staticmethod
     def _embedding(config: TransformerConfig, vocabulary: int) -> Embedding:
         position = positions.build(config.position, width=config.width, heads=config.heads, maximum=config.maximum)
-        return Embedding(vocabulary, config.width, position=position, dropout=config.dropout)
+        return Embedding(
+            vocabulary,
+            config.width,
+            position=position,
+            dropout=config.dropout,
+            scale=config.scale,
+            padding=config.special.pad,
+        )
 
     @staticmethod
     def _stack(
         config: TransformerConfig, layers: int, wiring: Wiring, *, pattern: Pattern | None, cross: bool
     ) -> Stack:
+        heads = (cross and config.decoder_heads) or config.heads
+        hidden = (cross and config.decoder_hidden) or config.hidden
+
         def block() -> Block:
             inside = config.position if config.position in ("shaw", "rotary", "alibi") else "none"
-            position = positions.build(inside, width=config.width, heads=config.heads)
+            position = positions.build(inside, width=config.width, heads=heads)
             return Block(
-                attention=MultiHead(config.width, heads=config.heads, pattern=pattern, position=position),
-                cross=MultiHead(config.width, heads=config.heads) if cross else None,
-                feed_forward=FeedForward(config.width, hidden=config.hidden, activation=config.activation),
+                attention=MultiHead(config.width, heads=heads, pattern=pattern, position=position),
+                cross=MultiHead(config.width, heads=heads) if cross else None,
+                feed_forward=FeedForward(config.width, hidden=hidden, activation=config.activation),
                 wiring=wiring,
                 width=config.width,
                 dropout=config.dropout,
@@ -140,8 +159,8 @@ class Transformer(nn.Module):
         return self.decoder(self.target(target), memory=memory.states, memory_pattern=memory.pattern)
 
     def encode(self, source: Tensor, lengths: Tensor | None = None) -> Memory:
-        """Read the source (B, S), padded with PAD; lengths (B,) are counted from the padding unless given."""
-        lengths = (source != PAD).sum(1) if lengths is None else lengths
+        """Read the source (B, S), padded at the end; lengths (B,) are counted from the padding unless given."""
+        lengths = row_lengths(source, lengths, pad=self.special.pad)
         padded = bool((lengths < source.shape[1]).any())
         states = self.encoder(self.source(source), pattern=Padding(lengths) if padded else None)
         return Memory(states, lengths, padded)

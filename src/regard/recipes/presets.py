@@ -41,10 +41,36 @@ PRESETS: dict[str, dict[str, Size]] = {
             "dropout": 0.2,
         },
     },
+    "rnn": {
+        # PyTorch's word_language_model, for WikiText-2
+        "tiny": {"layers": 2, "width": 200, "dropout": 0.2, "tied": True},
+        "small": {"layers": 2, "width": 650, "dropout": 0.5, "tied": True},
+        "base": {"layers": 2, "width": 1500, "dropout": 0.65, "tied": True},
+    },
+    "gpt": {
+        # nanoGPT, for tiny-shakespeare by characters: on a CPU, and on a GPU
+        "tiny": {"layers": 4, "width": 128, "heads": 4, "maximum": 64, "dropout": 0.0},
+        "mini": {"layers": 6, "width": 384, "heads": 6, "maximum": 256, "dropout": 0.2},
+        # Radford 2019 (GPT-2), table 2
+        "small": {"layers": 12, "width": 768, "heads": 12},
+        "medium": {"layers": 24, "width": 1024, "heads": 16},
+        "large": {"layers": 36, "width": 1280, "heads": 20},
+        "xl": {"layers": 48, "width": 1600, "heads": 25},
+    },
+    "bert": {
+        # Turc 2019 (Well-Read Students Learn Better)
+        "tiny": {"layers": 2, "width": 128, "heads": 2},
+        "mini": {"layers": 4, "width": 256, "heads": 4},
+        "small": {"layers": 4, "width": 512, "heads": 8},
+        "medium": {"layers": 8, "width": 512, "heads": 8},
+        # Devlin 2019, section 3
+        "base": {"layers": 12, "width": 768, "heads": 12},
+        "large": {"layers": 24, "width": 1024, "heads": 16},
+    },
 }
 
 
-# preset = "auto": the largest size whose data, in megabytes of text on both sides, is there
+# preset = "auto": the largest size that the kind has whose data, in megabytes of text on both sides, is there
 FITTING = (("tiny", 0), ("small", 100), ("base", 500))
 UNPACKED = 3  # how much larger text is than its .gz or .parquet, about
 
@@ -61,7 +87,7 @@ def fill_in(model: Mapping[str, Any], *, data: Mapping[str, Any], where: str) ->
     sizes = PRESETS.get(settings["kind"], {})
     if preset == "auto":
         text = _megabytes(data.get("train"))
-        preset = [name for name, least in FITTING if text >= least][-1]
+        preset = ([preset] + [name for name, least in FITTING if text >= least and name in sizes])[-1]
     if preset not in sizes:
         raise unknown_name(f"{where}: model.preset", str(preset), [*sizes, "auto"])
     return {**sizes[preset], **settings}

@@ -66,10 +66,10 @@ def source_words(text: str, positions: Iterable[int], *, tokenizer: Tokenizer) -
     return [_word_at(text, *offsets[position]) for position in positions]
 
 
-def fill_in(text: str, words: Sequence[str]) -> str:
+def fill_in(text: str, words: Sequence[str], *, unknown: str = NAMES[UNK]) -> str:
     """`text` with the first <unk> replaced by the first word, the second by the second, and so on."""
     for word in words:
-        before, _, after = text.partition(NAMES[UNK])
+        before, _, after = text.partition(unknown)
         text = before + word + after
     return text
 

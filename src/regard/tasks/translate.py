@@ -7,16 +7,15 @@ answers → scores    BLEU, chrF, TER and exact match; for lexicons word and sym
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.data.batches import source_batches
+from regard.data.batches import SourceBatch, source_batches
 from regard.data.tokenizers import Tokenizers
 from regard.decoding import DecodingConfig, Hypothesis, align, search, unknown_sources
-from regard.special import PAD
 from regard.tasks.answers import NOTHING, Answer, fill_in, source_words, word_alignment, worth_asking
 from regard.tasks.scores import Score, bleu, lexicon_scores, text_scores
 from regard.tasks.significance import Comparison, compare_lexicons, compare_texts
@@ -44,7 +43,7 @@ class Translate:
         if self.r_drop:  # two passes with different dropout, as one batch twice as high
             wanted, source, given = (x.repeat(2, 1) for x in (wanted, source, given))
             lengths = lengths.repeat(2)
-        real = wanted != PAD
+        real = wanted != self.tokenizers.special.pad
         rollout = model.rollout(source, lengths, given) if hasattr(model, "rollout") else None
         hidden = (model(source, lengths, given) if rollout is None else rollout.hidden)[real]
         total, losses = vocabulary_loss(hidden, model.output, wanted[real], smoothing=self.smoothing)
@@ -64,7 +63,7 @@ class Translate:
         starts = self.tokenizers.target.encode(list(prefix)) if prefix is not None else [[] for _ in texts]
         answers: list[list[Answer]] = [[NOTHING] for _ in texts]
         device = next(model.parameters()).device
-        for batch in source_batches([sources[row] for row in asked], batch_tokens=decoding.batch_tokens):
+        for batch in self._batches([sources[row] for row in asked], decoding.batch_tokens):
             rows = [asked[place] for place in batch.rows]
             source, lengths = batch.source.to(device), batch.source_lengths.to(device)
             found = search(model, source, lengths, config=decoding, prefix=[starts[row] for row in rows])
@@ -75,10 +74,14 @@ class Translate:
                 answers[row] = self._texts(hypotheses, None if words is None else words[place])
         return answers
 
+    def _batches(self, sources: list[list[int]], batch_tokens: int) -> Iterator[SourceBatch]:
+        return source_batches(sources, batch_tokens=batch_tokens, special=self.tokenizers.special)
+
     def _texts(self, hypotheses: list[Hypothesis], words: list[list[str]] | None) -> list[Answer]:
         texts = self.tokenizers.target.decode([list(found.tokens) for found in hypotheses])
         if words is not None:
-            texts = [fill_in(text, known) for text, known in zip(texts, words, strict=True)]
+            unknown = self.tokenizers.target.unknown
+            texts = [fill_in(text, known, unknown=unknown) for text, known in zip(texts, words, strict=True)]
         return [Answer(t, h.score, h.tokens, h.logprobs) for t, h in zip(texts, hypotheses, strict=True)]
 
     def _replacements(
@@ -90,14 +93,15 @@ class Translate:
         weights = align(model, source[owner], every, lengths[owner])
         words: list[list[list[str]]] = [[] for _ in found]
         for row, tokens, looked in zip(owner.tolist(), every, weights, strict=True):
-            chosen = unknown_sources(tokens, looked[:, :-1]).values()  # EOS, the last, is no word
+            unk = self.tokenizers.special.unk
+            chosen = unknown_sources(tokens, looked[:, :-1], unk=unk).values()  # EOS, the last, is no word
             words[row].append(source_words(texts[row], chosen, tokenizer=self.tokenizers.source))
         return words
 
     def alignment(self, model: Any, source: str, answer: Sequence[int]) -> Tensor:
         """How much each token of an answer looked at each token of the source and at its end: (T, S + 1)."""
         device = next(model.parameters()).device
-        (batch,) = source_batches(self.tokenizers.source.encode([source]), batch_tokens=1)
+        (batch,) = self._batches(self.tokenizers.source.encode([source]), 1)
         return align(model, batch.source.to(device), [list(answer)], batch.source_lengths.to(device))[0]
 
     def word_alignment(self, model: Any, source: str, answer: Answer) -> list[tuple[int, int]]:

@@ -1,0 +1,152 @@
+"""SentencePiece's unigram model ↔ the same model of the tokenizers library.
+
+The file is a protocol buffer, of which only a few fields are needed:
+
+    1  pieces      1 text, 2 score, 3 type (1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte)
+    2  training    3 kind (1 unigram, 2 bpe, 3 word, 4 char)
+    3  normaliser  2 compiled rules, 4 whether extra spaces are removed
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import tokenizers
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+
+from regard.data.vocabularies import NEVER, SPACE
+from regard.errors import RegardError
+
+UNIGRAM = 1
+IN_TEXT = (1, 4)  # types of pieces that a text is cut into
+OUTSIDE = {"<unk>": 2, "<s>": 3, "</s>": 3}  # types of pieces that stand for no text
+LANGUAGE = r">>.+<<"  # how Marian is told which language to write
+
+Field = int | bytes
+
+
+@dataclass(frozen=True)
+class Model:
+    """Log-probability of each piece, and how text is normalised before it is cut."""
+
+    scores: Mapping[str, float]
+    rules: bytes
+    trimmed: bool
+
+
+def read_model(path: Path) -> Model:
+    """A unigram model from its .spm file."""
+    try:
+        fields = list(_fields(path.read_bytes()))
+        kinds = [value for number, part in fields if number == 2 for key, value in _fields(_bytes(part)) if key == 3]
+        normaliser = dict(field for number, part in fields if number == 3 for field in _fields(_bytes(part)))
+        pieces = [dict(_fields(_bytes(part))) for number, part in fields if number == 1]
+        scores = {
+            _bytes(piece[1]).decode(): struct.unpack("<f", _bytes(piece.get(2, bytes(4))))[0]
+            for piece in pieces
+            if piece.get(3, 1) in IN_TEXT
+        }
+    except (ValueError, KeyError, IndexError, struct.error, OSError) as error:
+        raise RegardError(f"{path} is not a SentencePiece model ({error}); copy or download it again") from None
+    if kinds and kinds[0] != UNIGRAM:
+        raise RegardError(
+            f"{path} is a SentencePiece model of kind {kinds[0]!r}; regard reads unigram models (kind 1) only"
+        )
+    return Model(scores, _bytes(normaliser.get(2, b"")), bool(normaliser.get(4, 1)))
+
+
+def tokenizer(model: Model, vocabulary: Mapping[str, int], *, where: Path) -> tokenizers.Tokenizer:
+    """The model with the ids of a vocabulary, in which there may be pieces that it does not cut text into.
+
+    Of those a single character is taken where the model knows no piece, as Marian does, and a longer one hardly ever.
+    """
+    names = sorted(vocabulary, key=lambda name: vocabulary[name])
+    if [vocabulary[name] for name in names] != list(range(len(names))) or "<unk>" not in vocabulary:
+        raise RegardError(f"{where} must number its entries 0, 1, 2, … and have <unk>; copy or download it again")
+    entries = [(name, model.scores.get(name, NEVER * len(name) ** 2)) for name in names]
+    made = tokenizers.Tokenizer(models.Unigram(entries, vocabulary["<unk>"], False))
+    steps: list[normalizers.Normalizer] = [normalizers.Precompiled(model.rules)] if model.rules else []
+    if model.trimmed:
+        steps += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
+    made.normalizer = normalizers.Sequence(steps)
+    made.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, "always")
+    made.decoder = decoders.Metaspace(SPACE, "always")
+    languages = [name for name in names if re.fullmatch(LANGUAGE, name)]
+    made.add_tokens([AddedToken(name, rstrip=True, normalized=False) for name in languages])
+    return made
+
+
+def model_of(made: tokenizers.Tokenizer) -> Model | None:
+    """The opposite of `tokenizer`; None for tokenizers of any other kind."""
+    found = json.loads(made.to_str())
+    if found["model"]["type"] != "Unigram" or (found["pre_tokenizer"] or {}).get("type") != "Metaspace":
+        return None
+    scores = {name: score for name, score in found["model"]["vocab"] if score > NEVER}
+    steps = {step["type"]: step for step in (found["normalizer"] or {}).get("normalizers", [])}
+    rules = base64.b64decode(steps.get("Precompiled", {}).get("precompiled_charsmap", ""))
+    return Model(scores, rules, "Strip" in steps)
+
+
+def write_model(path: Path, model: Model) -> None:
+    """The opposite of `read_model`; the pieces every model has come first."""
+    kept = {**dict.fromkeys(OUTSIDE, 0.0), **model.scores}
+    pieces = [
+        _field(1, _field(1, name.encode()) + _field(2, struct.pack("<f", score), fixed=True) + _field(3, kind))
+        for name, score in kept.items()
+        for kind in [OUTSIDE.get(name, IN_TEXT[0])]
+    ]
+    normaliser = (_field(2, model.rules) if model.rules else b"") + _field(4, int(model.trimmed))
+    path.write_bytes(b"".join(pieces) + _field(2, _field(3, UNIGRAM)) + _field(3, normaliser))
+
+
+def _field(number: int, value: Field, *, fixed: bool = False) -> bytes:
+    if isinstance(value, int):
+        return _coded(number << 3) + _coded(value)
+    return _coded(number << 3 | 5) + value if fixed else _coded(number << 3 | 2) + _coded(len(value)) + value
+
+
+def _coded(value: int) -> bytes:
+    """The opposite of `_whole_number`."""
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + _coded(value >> 7)
+
+
+def _bytes(field: Field) -> bytes:
+    if not isinstance(field, bytes):
+        raise ValueError("a number where there must be text")
+    return field
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Field]]:
+    """Number and value of each field: whole numbers as they are, everything else as bytes."""
+    at = 0
+    while at < len(message):
+        key, at = _whole_number(message, at)
+        if key & 7 == 0:
+            value, at = _whole_number(message, at)
+            yield key >> 3, value
+            continue
+        if key & 7 == 2:
+            length, at = _whole_number(message, at)
+        else:
+            length = {1: 8, 5: 4}[key & 7]
+        if at + length > len(message):
+            raise ValueError("it ends too early")
+        yield key >> 3, message[at : at + length]
+        at += length
+
+
+def _whole_number(message: bytes, at: int) -> tuple[int, int]:
+    """Seven bits a byte, the lowest first; a byte above 127 is followed by another."""
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return value, at

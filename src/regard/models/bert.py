@@ -1,0 +1,142 @@
+"""BERT: an encoder that reads a text from both sides, learned by filling in what was masked.
+
+    x_0 = norm(E[u] + P + S[segment])        x_l = block_l(x_{l−1})
+    masked words     P(u_t | the rest) = softmax(norm(act(W x_L,t)) Eᵀ + b)
+    next sentence    P(B follows A) = softmax(W' tanh(W_p x_L,0))                                       Devlin 2019
+
+| score | may look at | position | around it |
+|---|---|---|---|
+| scaled dot | padding | learned | post-norm |
+
+DistilBERT (Sanh 2019) has no segments, no pooler and half the layers; RoBERTa (Liu 2019) has one segment, no next
+sentence, and counts positions from 2. A text begins with BOS, which is [CLS]; each segment ends with EOS, which is
+[SEP].
+
+B batch  L length  M width  V vocabulary
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from torch import Tensor, nn
+
+from regard.attention import MultiHead
+from regard.attention.patterns import Padding
+from regard.attention.positions import Learned
+from regard.errors import RegardError
+from regard.layers.blocks import Block, Stack
+from regard.layers.dropout import Dropout
+from regard.layers.embedding import Embedding, tied_output
+from regard.layers.feed_forward import FeedForward, bend
+from regard.layers.initial import start_normal
+from regard.layers.padding import row_lengths
+from regard.layers.wiring import PostNorm
+from regard.linear import Linear
+from regard.special import OWN, Special
+
+
+class BertConfig(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["bert"] = "bert"
+    layers: PositiveInt = 12
+    width: PositiveInt = 768
+    heads: PositiveInt = 12
+    hidden: PositiveInt | None = None  # width of the feed-forward layers; 4 × width unless given
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    maximum: PositiveInt = 512  # how many learned positions
+    offset: NonNegativeInt = 0  # the position of the first token
+    segments: NonNegativeInt = 2  # how many kinds of segment; 0 does not tell them apart
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "gelu"
+    epsilon: PositiveFloat = 1e-12  # of the norms
+    pooler: bool = True  # one vector for the whole text
+    masked_words: bool = True  # the head that fills in what was masked
+    next_sentence: bool = True  # the head that says whether the second segment follows the first
+    special: Special = OWN
+    vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.next_sentence and not self.pooler:
+            raise RegardError("next_sentence=true is judged from the pooler's vector; set pooler=true, or it to false")
+        if self.offset >= self.maximum:
+            raise RegardError(f"offset={self.offset} leaves none of the maximum={self.maximum} positions; raise that")
+        return self
+
+
+class Bert(nn.Module):
+    """tokens (B, L) → a vector for each that knows the whole text (B, L, M).
+
+    `pool` makes one vector of a text, `transform` and then `output` say what was masked, `next_sentence` of the pooled
+    vector whether the second segment follows: of the two logits, the first.
+    """
+
+    alignment = ""
+
+    def __init__(self, config: BertConfig, *, vocabulary: int) -> None:
+        super().__init__()
+        width, wiring = config.width, PostNorm()
+        self.special, self.offset = config.special, config.offset
+
+        def block() -> Block:
+            hidden = config.hidden or 4 * width
+            return Block(
+                attention=MultiHead(width, heads=config.heads),
+                feed_forward=FeedForward(width, hidden=hidden, activation=config.activation),
+                wiring=wiring,
+                width=width,
+                dropout=config.dropout,
+                epsilon=config.epsilon,
+            )
+
+        position = Learned(config.maximum, width=width)
+        self.embedding = Embedding(vocabulary, width, position=position, scale=False, padding=config.special.pad)
+        self.segments = nn.Embedding(config.segments, width) if config.segments else None
+        self.norm = nn.LayerNorm(width, eps=config.epsilon)
+        self.dropout = Dropout(config.dropout)
+        self.body = Stack(config.layers, block, wiring=wiring, width=width)
+        self.pooler = Linear(width, width) if config.pooler else None
+        self.transform = Transform(config) if config.masked_words else None
+        self.output = tied_output(self.embedding, bias=True) if config.masked_words else None
+        self.next_sentence = Linear(width, 2) if config.next_sentence else None
+        start_normal(self)
+
+    def looks(self, path: str) -> tuple[str, str]:  # noqa: ARG002
+        """Which side the attention at `path` looks from, and at which."""
+        return "source", "source"
+
+    def forward(self, tokens: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """tokens (B, L) padded at the end, segments (B, L) from 0 on → h (B, L, M); what padding says is no one's
+        business. lengths (B,) are counted from the padding unless given; without segments, all is the first."""
+        lengths = row_lengths(tokens, lengths, pad=self.special.pad)
+        padded = bool((lengths < tokens.shape[1]).any())
+        x = self.embedding(tokens, torch.arange(self.offset, self.offset + tokens.shape[1], device=tokens.device))
+        if self.segments is not None:
+            x = x + self.segments(torch.zeros_like(tokens) if segments is None else segments)
+        elif segments is not None:
+            raise RegardError("this model does not tell segments apart (segments=0); leave them out")
+        return self.body(self.dropout(self.norm(x)), pattern=Padding(lengths) if padded else None)
+
+    def pool(self, hidden: Tensor) -> Tensor:
+        """One vector for each text: tanh(W_p h_0).   (B, L, M) → (B, M)"""
+        if self.pooler is None:
+            raise RegardError(
+                "this model has no pooler (pooler=false); use the vector of the first token, or their mean"
+            )
+        return torch.tanh(self.pooler(hidden[:, 0]))
+
+
+class Transform(nn.Module):
+    """What the vocabulary is compared with: norm(act(W h)).   h (…, M) → (…, M)"""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.linear = Linear(config.width, config.width)
+        self.norm = nn.LayerNorm(config.width, eps=config.epsilon)
+        self.activation = config.activation
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.norm(bend(self.linear(hidden), self.activation))

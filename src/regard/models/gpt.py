@@ -1,0 +1,165 @@
+"""GPT: a decoder that stands alone and says what comes next.
+
+    x_0 = E[u] + P        x_l = block_l(x_{l−1})        P(u_{t+1} | u_≤t) = softmax(norm(x_L) Eᵀ)
+
+Radford 2018; wired as in GPT-2: norm first and one more at the end; what adds to the residual starts divided by √2L.
+
+| score | may look at | position | around it |
+|---|---|---|---|
+| scaled dot | causal | `position` | pre-norm |
+
+B batch  T length  S length of the prompt  M width  V vocabulary
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from regard.attention import Cache, MultiHead, positions
+from regard.attention.patterns import Causal, Padding
+from regard.layers.blocks import Block, Stack
+from regard.layers.embedding import Embedding, tied_output
+from regard.layers.feed_forward import Activation, FeedForward
+from regard.layers.initial import start_normal
+from regard.layers.wiring import NormName, PreNorm
+from regard.linear import Linear
+from regard.models.prompt import Prompt
+from regard.special import OWN, Special
+
+
+class GPTConfig(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["gpt"] = "gpt"
+    layers: PositiveInt = 12
+    width: PositiveInt = 768
+    heads: PositiveInt = 12
+    key_value_heads: PositiveInt | None = None  # fewer than heads: groups of heads share keys and values
+    hidden: PositiveInt | None = None  # width of the feed-forward layers; 4 × width unless given
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    position: Literal["none", "sinusoidal", "learned", "rotary", "alibi"] = "learned"
+    maximum: PositiveInt = 1024  # how many learned positions
+    activation: Activation = "gelu_tanh"
+    norm: NormName = "layer"
+    epsilon: PositiveFloat = 1e-5  # of the norms
+    bias: bool = True  # of the linear maps
+    tied: bool = True  # output = embedding
+    special: Special = OWN
+    vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
+
+
+@dataclass(frozen=True)
+class State:
+    """Where the model stands: its caches, and for rows of different lengths the columns each has not (B,). A state is
+    used once."""
+
+    caches: list[Cache]
+    missing: Tensor | None
+
+    def reorder(self, rows: Tensor) -> State:
+        """These rows, in this order."""
+        missing = None if self.missing is None else self.missing.index_select(0, rows)
+        return State([cache.reorder(rows) for cache in self.caches], missing)
+
+
+class GPT(nn.Module):
+    """Causal language model that speaks the step protocol, its source being a prompt to go on from."""
+
+    alignment = ""
+
+    def __init__(self, config: GPTConfig, *, vocabulary: int) -> None:
+        super().__init__()
+        width, wiring = config.width, PreNorm()
+        self.special = config.special
+
+        def position(*, inside: bool) -> positions.Position:
+            here = (config.position in ("rotary", "alibi")) == inside
+            name = config.position if here else "none"
+            return positions.build(name, width=width, heads=config.heads, maximum=config.maximum)
+
+        def block() -> Block:
+            return Block(
+                attention=MultiHead(
+                    width,
+                    heads=config.heads,
+                    key_value_heads=config.key_value_heads,
+                    pattern=Causal(),
+                    position=position(inside=True),
+                    bias=config.bias,
+                ),
+                feed_forward=FeedForward(
+                    width, hidden=config.hidden or 4 * width, activation=config.activation, bias=config.bias
+                ),
+                wiring=wiring,
+                width=width,
+                dropout=config.dropout,
+                norm=config.norm,
+                epsilon=config.epsilon,
+            )
+
+        self.embedding = Embedding(
+            vocabulary,
+            width,
+            position=position(inside=False),
+            dropout=config.dropout,
+            scale=False,
+            padding=config.special.pad,
+        )
+        self.body = Stack(config.layers, block, wiring=wiring, width=width, norm=config.norm, epsilon=config.epsilon)
+        self.output = tied_output(self.embedding) if config.tied else Linear(width, vocabulary, bias=False)
+        start_normal(self)
+        with torch.no_grad():
+            for name, parameter in self.body.named_parameters():
+                if name.endswith(("attention.output.weight", "feed_forward.outer.weight")):
+                    parameter.div_(math.sqrt(2 * config.layers))
+
+    def looks(self, path: str) -> tuple[str, str]:  # noqa: ARG002
+        """Which side the attention at `path` looks from, and at which."""
+        return "target", "target"
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """What the model makes of each token and all before it: tokens (B, T) → h (B, T, M), for `output`.
+
+        Padding stands at the end, where nobody looks.
+        """
+        return self.body(self.embedding(tokens))
+
+    def encode(self, source: Tensor, lengths: Tensor | None = None) -> Prompt:
+        """A prompt (B, S), padded at the end; lengths (B,) are counted from the padding unless given."""
+        return Prompt.of(source, lengths, special=self.special)
+
+    def first(self, memory: Prompt) -> Tensor:
+        """What the first step reads: the last token of each prompt (B,)."""
+        return memory.last
+
+    def start(self, memory: Prompt) -> State:
+        """The state before the last token of the prompt.
+
+        Prompts of different lengths end in the same column, so that the next tokens do too; before its first column
+        nobody looks at a row, and its positions count from there.
+        """
+        length = memory.tokens.shape[1] - 1
+        state = State(
+            [Cache(length + Cache().capacity) for _ in self.body.blocks], memory.missing if memory.ragged else None
+        )
+        if length:
+            self._read(memory.at_the_end()[:, :-1], state)
+        return state
+
+    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
+        """What may follow `token` (B,): logits (B, V), and the state after it."""
+        return self.output(self._read(token.unsqueeze(1), state)[:, 0]), state
+
+    def _read(self, tokens: Tensor, state: State) -> Tensor:
+        """Tokens (B, T) that follow what the caches hold → h (B, T, M)"""
+        start = state.caches[0].length
+        at, pattern = torch.arange(start, start + tokens.shape[1], device=tokens.device), None
+        if state.missing is not None:
+            at, pattern = (at - state.missing.unsqueeze(1)).clamp(min=0), ~Padding(state.missing)
+        return self.body(self.embedding(tokens, at), pattern=pattern, caches=state.caches)
