@@ -6,6 +6,8 @@ import importlib
 import sys
 
 WORKS = {
+    "train-tiny": ("bench.training_speed:tiny", "learning, small Transformer: target tokens/s beside four peers"),
+    "train-base": ("bench.training_speed:base", "learning, base Transformer: target tokens/s beside two peers"),
     "window": ("bench.window:main", "windowed attention against all pairs: time and memory by length"),
     "alignment": ("bench.alignment:main", "alignment error of three attentions on a made-up pair of languages"),
     "lengths": ("bench.lengths:main", "attention against the fixed vector: BLEU by length of the source"),
