@@ -8,6 +8,11 @@ import sys
 WORKS = {
     "train-tiny": ("bench.training_speed:tiny", "learning, small Transformer: target tokens/s beside four peers"),
     "train-base": ("bench.training_speed:base", "learning, base Transformer: target tokens/s beside two peers"),
+    "decode": ("bench.decoding_speed:together", "answering 64 sentences at a time, greedy and beam 5, beside three peers"),
+    "decode-latency": ("bench.decoding_speed:latency", "answering one sentence at a time, beside three peers"),
+    "run": ("bench.end_to_end:main", "`regard run` from text to text beside CTranslate2 driven by hand"),
+    "startup": ("bench.startup:main", "a cold process to one translated sentence, beside transformers"),
+    "memory": ("bench.memory:main", "peak resident memory of learning and of answering, beside peers"),
     "window": ("bench.window:main", "windowed attention against all pairs: time and memory by length"),
     "alignment": ("bench.alignment:main", "alignment error of three attentions on a made-up pair of languages"),
     "lengths": ("bench.lengths:main", "attention against the fixed vector: BLEU by length of the source"),
