@@ -6,7 +6,7 @@ import math
 
 import torch
 from answering import Run, Settings, answer
-from learning import PAD, learner
+from learning import PAD, learner, smoothed
 from torch import Tensor, nn
 
 LONGEST = 512
@@ -63,7 +63,11 @@ def prepare(settings: Settings) -> Run:
     torch.set_num_threads(settings["threads"])
     torch.manual_seed(0)
     model = Translator(settings)
-    return learner(model, model, settings)
+
+    def loss(source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        return smoothed(model(source, lengths, target[:, :-1]), target, settings["smoothing"])
+
+    return learner(model, loss, settings)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import marian
 import torch
 from answering import Run, Settings, answer
-from learning import PAD, learner
+from learning import PAD, learner, smoothed
 from torch import Tensor
 
 
@@ -13,12 +13,14 @@ def prepare(settings: Settings) -> Run:
     torch.set_num_threads(settings["threads"])
     model = marian.build(settings)
 
-    def logits(source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+    def loss(source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         padded = bool((lengths < source.shape[1]).any())
         mask = (source != PAD).long() if padded else None
-        return model(input_ids=source, attention_mask=mask, decoder_input_ids=target, use_cache=False).logits
+        given = target[:, :-1]
+        found = model(input_ids=source, attention_mask=mask, decoder_input_ids=given, use_cache=False)
+        return smoothed(found.logits, target, settings["smoothing"])
 
-    return learner(model, logits, settings)
+    return learner(model, loss, settings)
 
 
 if __name__ == "__main__":
