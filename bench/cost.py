@@ -1,7 +1,7 @@
 """What a Transformer has to multiply: floating-point operations by sizes and lengths, padding left out.
 
-A product and a sum are two operations. Counted are matrix products alone, as the equations have them: every head's scores
-over all keys, the vocabulary at every target. S source tokens, T target tokens, M width, F feed-forward, V vocabulary.
+A product and a sum are two operations. Counted are matrix products alone, as the equations have them: every head's
+scores over all keys, the vocabulary at every target. S source tokens, T target tokens, M width, F feed-forward, V vocabulary.
 """
 
 from __future__ import annotations
@@ -59,8 +59,6 @@ def learning(size: Size, pairs: Iterable[tuple[int, int]]) -> float:
 def answering(size: Size, pairs: Iterable[tuple[int, int]], *, beam: int = 1) -> float:
     """Answers of these lengths, token by token, with keys and values kept, `beam` hypotheses side by side."""
     return sum(
-        encoder(size, source)
-        + memory(size, source)
-        + beam * decoder(size, source, target, target * (target + 1) // 2)
+        encoder(size, source) + memory(size, source) + beam * decoder(size, source, target, target * (target + 1) // 2)
         for source, target in pairs
     )

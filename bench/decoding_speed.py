@@ -3,10 +3,10 @@
     python -m bench decode --data FOLDER            greedy and beam 5, 64 sentences at a time
     python -m bench decode-latency --data FOLDER    greedy and beam 5, one sentence at a time
 
-All have the same weights and the same ids of test_2016_flickr, sorted by length. Without --model the weights are the first,
-untrained ones and every answer is made to be 20 tokens long; with it they are a trained model's and answers end where they
-end. Answers are compared with regard's. CTranslate2 runs with its threads in one worker and as one worker for each thread;
-int8 changes answers, so it is shown but not judged.
+All have the same weights and the same ids of test_2016_flickr, sorted by length. Without --model the weights are the
+first, untrained ones and every answer is made to be 20 tokens long; with it they are a trained model's and answers end
+where they end. Answers are compared with regard's. CTranslate2 runs with all threads in one worker and with a worker
+for each thread; int8 changes answers, so it is shown but not judged.
 """
 
 from __future__ import annotations
@@ -71,9 +71,7 @@ def _compare(work: str, arguments: list[str], *, at_a_time: int, sentences: int)
         for name, beam in BEAMS.items()
     ]
     about = f"Sentences a second, {_weights(given)}, {at_a_time} at a time, ids in and ids out, {sentences} sentences."
-    conclude(
-        work, about, given, tables, limits=limits(*found.values()), versions=field.versions, notes=field.notes
-    )
+    conclude(work, about, given, tables, limits=limits(*found.values()), versions=field.versions, notes=field.notes)
 
 
 def _measured(field: Field, repeats: int, asked: Mapping[str, Any]) -> Answers:

@@ -2,9 +2,9 @@
 
     python -m bench run --data FOLDER [--model DIR] [--shallow DIR]
 
-Lines are both test sets of Multi30k, as its authors tokenised them. CTranslate2 gets the same weights in a model that is
-written by hand, and the tokenizer; its best setting is one worker of one thread for each core. --shallow adds a model with a
-deep encoder and a shallow decoder, to be compared at equal BLEU.
+Lines are both test sets of Multi30k, as its authors tokenised them. CTranslate2 gets the same weights in a model that
+is written by hand, and the tokenizer; its best setting is one worker of one thread for each core. --shallow adds a
+model with a deep encoder and a shallow decoder, to be compared at equal BLEU.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ def main(arguments: list[str]) -> None:
     trained.add_options(parser)
     parser.add_argument("--shallow", type=Path, help="a model with a shallow decoder, trained on the same pairs")
     given = parser.parse_args(arguments)
-    sources, references = ([line for part in PARTS for line in material.lines(given.data, part, language)] for language in (material.SOURCE, material.TARGET))
+    sources, references = (
+        [line for part in PARTS for line in material.lines(given.data, part, language)]
+        for language in (material.SOURCE, material.TARGET)
+    )
     if given.quick:
         sources, references = sources[:16], references[:16]
     with scratch() as folder:

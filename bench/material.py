@@ -1,4 +1,4 @@
-"""What all systems get alike: Multi30k as ids of one shared BPE, batches of pairs, sources to answer, and first weights."""
+"""What all systems get alike: Multi30k as ids of one shared BPE, batches, sources to answer, and first weights."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def write_batches(path: Path, made: list[Batch]) -> Path:
 
 def write_sources(path: Path, data: Path, shared: Tokenizer, count: int) -> tuple[Path, list[int]]:
     """The first sentences of the test set as ids with EOS, sorted by length as every system would sort them."""
-    ids = sorted((row + [EOS] for row in shared.encode(lines(data, TEST, SOURCE)[:count])), key=len)
+    ids = sorted(([*row, EOS] for row in shared.encode(lines(data, TEST, SOURCE)[:count])), key=len)
     path.write_text(json.dumps(ids), encoding="utf-8")
     return path, [len(row) for row in ids]
 

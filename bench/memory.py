@@ -2,8 +2,8 @@
 
     python -m bench memory --data FOLDER
 
-The work is that of train-tiny and of decode; each repeat is a new process, since a peak is never taken back. Packages that
-a system imports count: their memory is needed to use it.
+The work is that of train-tiny and of decode; each repeat is a new process, since a peak is never taken back.
+Packages that a system imports count: their memory is needed to use it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def main(arguments: list[str]) -> None:
     versions: dict[str, dict[str, str]] = {}
     with scratch() as folder:
         settings, _ = training_speed.prepare(Path(folder), given, TINY, count=steps)
-        tables = [_table("learning, batches of 4096 tokens", learners, settings, {"steps": steps}, given, notes, versions)]
+        tables = [
+            _table("learning, batches of 4096 tokens", learners, settings, {"steps": steps}, given, notes, versions)
+        ]
     with scratch() as folder:
         settings, _, _ = decoding_speed.prepare(Path(folder), given, sentences)
         bounds = decoding_speed.lengths_of(given)

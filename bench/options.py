@@ -23,7 +23,9 @@ def parser(work: str, about: str | None) -> argparse.ArgumentParser:
 def given(work: str, options: argparse.Namespace) -> str:
     """The command that asks for the same, but for where the data lie."""
     plain = {"repeats": 5, "threads": 2, "data": None, "only": [], "json": False, "quick": False}
-    words = [f"--{name.replace('_', '-')}" for name, value in plain.items() if value is False and getattr(options, name)]
+    words = [
+        f"--{name.replace('_', '-')}" for name, value in plain.items() if value is False and getattr(options, name)
+    ]
     for name, value in vars(options).items():
         if name not in plain and value not in (None, False, []):
             words.append(f"--{name.replace('_', '-')} {Path(value).name if isinstance(value, Path) else value}")

@@ -1,4 +1,4 @@
-"""What a work found, as it is kept in bench/results/WORK.json: every repeat's figure, with machine, date and command."""
+"""What a work found, as bench/results/WORK.json keeps it: every repeat's figure, with machine, date and command."""
 
 from __future__ import annotations
 

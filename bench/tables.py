@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bench.figures import sensible, spread
-from bench.results import Result, Row, Table
 from rich.console import Console
 from rich.table import Table as RichTable
+
+from bench.figures import sensible, spread
+from bench.results import Result, Row, Table
 
 
 def heading(table: Table) -> list[str]:

@@ -12,7 +12,9 @@ KEPT = Path(__file__).parent / ".models"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", type=Path, help="a model that regard trained on Multi30k/tok; without it one is trained")
+    parser.add_argument(
+        "--model", type=Path, help="a model that regard trained on Multi30k/tok; without it one is trained"
+    )
     parser.add_argument("--minutes", type=float, default=20.0, help="how long to train the model, if none is given")
 
 
@@ -34,5 +36,7 @@ PARTS = {"train": "train", "valid": "val", "test": material.TEST}
 
 
 def _pair(data: Path, name: str) -> str:
-    sides = (f"{data.resolve()}/tok/{name}.lc.norm.tok.{language}.gz" for language in (material.SOURCE, material.TARGET))
+    sides = (
+        f"{data.resolve()}/tok/{name}.lc.norm.tok.{language}.gz" for language in (material.SOURCE, material.TARGET)
+    )
     return '{{source="{}", target="{}"}}'.format(*sides)

@@ -45,7 +45,7 @@ class Worker:
 
     def __init__(self, system: System, *, threads: int, command: list[str] | None = None) -> None:
         self.system = system
-        self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
+        self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed in __exit__
         self._process = subprocess.Popen(
             command or command_of(system.script),
             stdin=subprocess.PIPE,

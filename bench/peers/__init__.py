@@ -23,7 +23,12 @@ PACKAGES = {
     "transformers": (*TORCH, "transformers==5.22.2", "tokenizers==0.23.3", "safetensors"),
     "torch": TORCH,
     "x_transformers": (*TORCH, "x-transformers==2.31.10"),
-    "joeynmt": (*TORCH, "joeynmt==2.3.0", "importlib_metadata==8.5.0", "sentencepiece==0.2.0"),  # it asks for no versions
+    "joeynmt": (
+        *TORCH,
+        "joeynmt==2.3.0",
+        "importlib_metadata==8.5.0",
+        "sentencepiece==0.2.0",
+    ),  # it asks for no versions
     "ctranslate2": ("ctranslate2==4.8.4", "numpy", "tokenizers==0.23.3"),
 }
 

@@ -1,9 +1,11 @@
-"""JoeyNMT's Transformer with the weights of regard's. JoeyNMT has <unk> at 0 and <pad> at 1, regard the other way round."""
+"""JoeyNMT's Transformer with the weights of regard's.
+
+JoeyNMT has <unk> at 0 and <pad> at 1, regard the other way round.
+"""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 from answering import Settings
@@ -63,8 +65,8 @@ def _copy(model: Model, weights: dict[str, Tensor]) -> None:
     """Under JoeyNMT's names, all of them."""
     table = weights["source.table.weight"].clone()
     table[:2] = table[:2].flip(0)
-    found: dict[str, Any] = {name: table for name in ("src_embed.lut.weight", "trg_embed.lut.weight")}
-    found["decoder.output_layer.weight"] = table
+    shared = ("src_embed.lut.weight", "trg_embed.lut.weight", "decoder.output_layer.weight")
+    found = dict.fromkeys(shared, table)
     for name, value in weights.items():
         stack, _, rest = name.partition(".blocks.")
         if rest:

@@ -21,9 +21,7 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 def smoothed(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
     """The loss summed over targets: logits (B, T, V), target (B, T + 1) from BOS to EOS, padded with 0."""
     wanted = target[:, 1:].reshape(-1)
-    return F.cross_entropy(
-        logits.flatten(0, 1), wanted, ignore_index=PAD, label_smoothing=smoothing, reduction="sum"
-    )
+    return F.cross_entropy(logits.flatten(0, 1), wanted, ignore_index=PAD, label_smoothing=smoothing, reduction="sum")
 
 
 def learner(model: nn.Module, loss: Loss, settings: Settings) -> Run:

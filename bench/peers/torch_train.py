@@ -13,7 +13,7 @@ LONGEST = 512
 
 
 class Translator(nn.Module):
-    """The same model: no norm ends the stacks, and dropout is where the others have it, so that attention stays fused."""
+    """The same model: no norm ends the stacks, and dropout stands where it does in Marian: attention stays fused."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()

@@ -18,6 +18,6 @@ if __name__ == "__main__":
         for start in range(0, len(lines), TOGETHER):
             texts = [f"{line}</s>" for line in lines[start : start + TOGETHER]]
             batch = tokenizer(texts, padding=True, return_tensors="pt", return_token_type_ids=False)
-            found = model.generate(**batch, num_beams=beam, do_sample=False, max_new_tokens=256)
+            found = model.generate(**batch, num_beams=beam, early_stopping=True, max_new_tokens=256)
             for text in tokenizer.batch_decode(found, skip_special_tokens=True):
                 print(text.strip())
