@@ -33,11 +33,13 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["all"]:
         for work in SPEED:
             _run(work, arguments[1:])
+        if "--quick" not in arguments:
+            _run("report", [])
         return 0
     if not arguments or arguments[0] not in WORKS:
         for name, (_, what) in WORKS.items():
             print(f"python -m bench {name:14} {what}")
-        print(f"python -m bench {'all':14} {', '.join(SPEED)}, one after the other")
+        print(f"python -m bench {'all':14} {', '.join(SPEED)}, and the report")
         return 0 if not arguments else 2
     _run(arguments[0], arguments[1:])
     return 0

@@ -1,7 +1,9 @@
 """What a Transformer has to multiply: floating-point operations by sizes and lengths, padding left out.
 
 A product and a sum are two operations. Counted are matrix products alone, as the equations have them: every head's
-scores over all keys, the vocabulary at every target. S source tokens, T target tokens, M width, F feed-forward, V vocabulary.
+scores over all keys, the vocabulary at every target.
+
+S source tokens  T target tokens  M width  F feed-forward  V vocabulary
 """
 
 from __future__ import annotations

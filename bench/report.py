@@ -12,10 +12,10 @@ PAGE = Path(__file__).parent.parent / "docs" / "speed.md"
 OPENING = """# Speed
 
 Every figure on this page was written by `python -m bench report` from a file in `bench/results`, which the command
-above its table wrote. Systems were measured in turn, in one run, each with the same data, batches, model size and number of
-threads; a figure is the median of the repeats, with the lowest and the highest, and a ratio is taken repeat by repeat.
-"of the limit" is how much of the machine's own rate of large matrix products, measured in the same run, the useful
-products of the work make up.
+above its table wrote. Systems were measured in turn, in one run, each with the same data, batches, model size and
+number of threads. A figure is the median of the repeats, with the lowest and the highest; a ratio is taken repeat by
+repeat. "of the limit" is how much of the machine's own rate of large matrix products, measured in the same run, the
+useful products of the work make up.
 """
 
 

@@ -124,6 +124,6 @@ def _first_losses(settings: dict[str, Any], steps: int, threads: int) -> list[st
 def _about(size: Size) -> str:
     return (
         f"Target tokens a second while learning: {size.layers} + {size.layers} layers, width {size.width}, "
-        f"feed-forward {size.hidden}, {size.heads} heads, 8 000 shared subwords, batches of 4096 tokens of Multi30k en-de, label "
-        "smoothing 0.1, dropout 0.1, fused Adam; forward, backward and update."
+        f"feed-forward {size.hidden}, {size.heads} heads, 8 000 shared subwords, batches of 4096 tokens of Multi30k "
+        "en-de, label smoothing 0.1, dropout 0.1, fused Adam; forward, backward and update."
     )

@@ -2,26 +2,24 @@
 
 Adam and the Noam schedule are those of its small Transformer (betas 0.9 and 0.98, factor 0.5, 1000 steps of warm-up);
 label smoothing 0.1, dropout 0.3, 4096 tokens a batch and pre-norm those of its IWSLT14 Transformer, whose own schedule,
-by plateaus, JoeyNMT 2.3.0 cannot build with torch 2.7 or later. The model is as large as regard's. Validation is greedy,
-on the test set, and its time is not counted.
+by plateaus, JoeyNMT 2.3.0 cannot build with torch 2.7 or later. The model is as large as regard's. Validation is
+greedy, on the test set, and its time is not counted.
 """
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
 import yaml
 from answering import Run, Settings, answer
+from joey_log import learning_curve
 
 SPECIAL = {"unk": 0, "pad": 1, "bos": 2, "eos": 3}
-LOGGED = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) - \w+ - (\S+) - (.*)")
 
 
 def prepare(settings: Settings) -> Run:
@@ -124,34 +122,6 @@ def _config(settings: Settings, folder: Path) -> dict[str, Any]:
 
 def _curve(log: Path) -> list[tuple[float, float]]:
     return [] if not log.exists() else learning_curve(log.read_text(encoding="utf-8").splitlines())
-
-
-def learning_curve(lines: list[str]) -> list[tuple[float, float]]:
-    """Seconds spent on learning, and BLEU then, from the lines of train.log.
-
-    A step that is validated is logged first; then come what the validation says and its examples, and learning goes on.
-    """
-    curve: list[tuple[float, float]] = []
-    learned, validating = 0.0, False
-    resumed: float | None = None
-    stepped: float | None = None
-    for line in lines:
-        found = LOGGED.match(line)
-        if not found:
-            continue
-        at = datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S,%f").timestamp()
-        said = found[3]
-        if said.startswith(("EPOCH", "Epoch")):  # learning goes on, or a step of it is told
-            validating = False
-            stepped = at if "Step:" in said else stepped
-            resumed = at if resumed is None else resumed
-        elif said.startswith("Evaluation result") and resumed is not None and stepped is not None:
-            learned += stepped - resumed
-            curve.append((learned, float(re.findall(r"bleu:\s*([\d.]+)", said)[0])))
-            validating = True
-        if validating:
-            resumed = at
-    return curve
 
 
 if __name__ == "__main__":
