@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import machine, options, tables
+from bench import machine, tables
 from bench.alternate import LIMIT
 from bench.results import Result, Row, Table
 from bench.worker import System
@@ -54,7 +54,7 @@ def conclude(
     result = Result(
         work=work,
         about=about,
-        command=options.given(work, given),
+        command=given.command,
         date=machine.today(),
         machine=machine.describe(given.threads),
         tables=list(made),

@@ -11,7 +11,6 @@ for each thread; int8 changes answers, so it is shown but not judged.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,20 +56,20 @@ def latency(arguments: list[str]) -> None:
 def _compare(work: str, arguments: list[str], *, at_a_time: int, sentences: int) -> None:
     made = options.parser(work, __doc__)
     made.add_argument("--model", type=Path, help="a model that regard trained, for real weights")
-    given = made.parse_args(arguments)
+    given = options.read(made, arguments)
     systems = chosen(SYSTEMS, given)
     if given.quick:
         at_a_time, sentences = min(at_a_time, 8), min(sentences, 16) if at_a_time > 1 else 3
     with scratch() as folder:
-        settings, size, sources = prepare(Path(folder), given, sentences)
-        asked = {"sources": settings["sources"], "together": at_a_time, **lengths_of(given)}
+        settings, size, sources = prepare(Path(folder), given.data, given.model, sentences)
+        asked = {"sources": settings["sources"], "together": at_a_time, **lengths_of(given.model)}
         with ready(systems, settings, threads=given.threads) as field:
             found = {name: _measured(field, given.repeats, {**asked, "beam": beam}) for name, beam in BEAMS.items()}
     tables = [
         _table(f"{name}, {at_a_time} at a time", systems, found[name], size=size, sources=sources, beam=beam)
         for name, beam in BEAMS.items()
     ]
-    about = f"Sentences a second, {_weights(given)}, {at_a_time} at a time, ids in and ids out, {sentences} sentences."
+    about = f"Sentences a second, ids in and ids out, {sentences} sentences, {at_a_time} at a time; {_weights(given.model)}."
     conclude(work, about, given, tables, limits=limits(*found.values()), versions=field.versions, notes=field.notes)
 
 
@@ -79,10 +78,10 @@ def _measured(field: Field, repeats: int, asked: Mapping[str, Any]) -> Answers:
     return field.repeat(repeats, **asked)
 
 
-def prepare(folder: Path, given: argparse.Namespace, sentences: int) -> tuple[dict[str, Any], Size, list[int]]:
+def prepare(folder: Path, data: Path, trained: Path | None, sentences: int) -> tuple[dict[str, Any], Size, list[int]]:
     """Weights, names and sources in files, the settings that name them, the model's size and the sources' lengths."""
-    model, size, shared = _model(given)
-    sources, lengths = material.write_sources(folder / "sources.json", given.data, shared, sentences)
+    model, size, shared = _model(data, trained)
+    sources, lengths = material.write_sources(folder / "sources.json", data, shared, sentences)
     paths = {
         "weights": str(material.write_weights(folder / "weights.npz", model)),
         "names": str(material.write_vocabulary(folder / "names.json", shared)),
@@ -92,18 +91,18 @@ def prepare(folder: Path, given: argparse.Namespace, sentences: int) -> tuple[di
     return {**size.settings(), **paths}, size, lengths
 
 
-def lengths_of(given: argparse.Namespace) -> dict[str, int]:
+def lengths_of(trained: Path | None) -> dict[str, int]:
     """Bounds on the length of answers."""
-    return {"least": 0, "most": LONGEST} if given.model else {"least": FORCED, "most": FORCED}
+    return {"least": 0, "most": LONGEST} if trained else {"least": FORCED, "most": FORCED}
 
 
-def _model(given: argparse.Namespace) -> tuple[nn.Module, Size, Tokenizer]:
-    if not given.model:
-        return material.build(TINY), TINY, material.tokenizer(given.data, TINY)
-    trained = load(given.model)
-    config, shared = trained.recipe.model.model_dump(), trained.task.tokenizers.source
+def _model(data: Path, trained: Path | None) -> tuple[nn.Module, Size, Tokenizer]:
+    if trained is None:
+        return material.build(TINY), TINY, material.tokenizer(data, TINY)
+    found = load(trained)
+    config, shared = found.recipe.model.model_dump(), found.task.tokenizers.source
     sizes = {name: config[name] for name in ("layers", "width", "heads", "hidden")}
-    return trained.module, Size(**sizes, vocabulary=shared.size), shared
+    return found.module, Size(**sizes, vocabulary=shared.size), shared
 
 
 def _table(
@@ -127,7 +126,7 @@ def _table(
     )
 
 
-def _weights(given: argparse.Namespace) -> str:
-    if given.model:
-        return f"the trained model {given.model.name}"
+def _weights(trained: Path | None) -> str:
+    if trained:
+        return f"the trained model {trained.name}"
     return f"4 + 4 layers, width 128, feed-forward 256, answers of {FORCED} tokens"

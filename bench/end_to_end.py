@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
     parser = options.parser("run", __doc__)
     trained.add_options(parser)
     parser.add_argument("--shallow", type=Path, help="a model with a shallow decoder, trained on the same pairs")
-    given = parser.parse_args(arguments)
+    given = options.read(parser, arguments)
     sources, references = (
         [line for part in PARTS for line in material.lines(given.data, part, language)]
         for language in (material.SOURCE, material.TARGET)

@@ -24,8 +24,7 @@ STEPS, SENTENCES, TOGETHER = 8, 512, 64
 
 
 def main(arguments: list[str]) -> None:
-    given = options.parser("memory", __doc__).parse_args(arguments)
-    given.model = None
+    given = options.read(options.parser("memory", __doc__), arguments)
     steps, sentences, together = (1, 8, 8) if given.quick else (STEPS, SENTENCES, TOGETHER)
     learners = [system for system in [*training_speed.OURS, *training_speed.TINY_PEERS] if system.judged]
     notes: list[str] = []
@@ -36,14 +35,13 @@ def main(arguments: list[str]) -> None:
             _table("learning, batches of 4096 tokens", learners, settings, {"steps": steps}, given, notes, versions)
         ]
     with scratch() as folder:
-        settings, _, _ = decoding_speed.prepare(Path(folder), given, sentences)
-        bounds = decoding_speed.lengths_of(given)
+        settings, _, _ = decoding_speed.prepare(Path(folder), given.data, None, sentences)
+        bounds = decoding_speed.lengths_of(None)
         for name, beam in decoding_speed.BEAMS.items():
             asked = {"sources": settings["sources"], "together": together, "beam": beam, **bounds}
             title = f"answering, {name}, {together} at a time"
             tables.append(_table(title, decoding_speed.SYSTEMS, settings, asked, given, notes, versions))
     about = "The most memory that a process ever had resident, in megabytes; less is better."
-    del given.model
     conclude("memory", about, given, tables, versions=versions, notes=list(dict.fromkeys(notes)))
 
 

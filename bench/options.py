@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import shlex
+from pathlib import Path, PurePath
 
 
 def parser(work: str, about: str | None) -> argparse.ArgumentParser:
@@ -20,15 +21,14 @@ def parser(work: str, about: str | None) -> argparse.ArgumentParser:
     return made
 
 
-def given(work: str, options: argparse.Namespace) -> str:
-    """The command that asks for the same, but for where the data lie."""
-    plain = {"repeats": 5, "threads": 2, "data": None, "only": [], "json": False, "quick": False}
-    words = [
-        f"--{name.replace('_', '-')}" for name, value in plain.items() if value is False and getattr(options, name)
-    ]
-    for name, value in vars(options).items():
-        if name not in plain and value not in (None, False, []):
-            words.append(f"--{name.replace('_', '-')} {Path(value).name if isinstance(value, Path) else value}")
-        elif name in ("repeats", "threads") and value != plain[name]:
-            words.append(f"--{name} {value}")
-    return " ".join([f"python -m bench {work} --data multi30k", *(word for word in words if word != "--json")])
+def read(made: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+    """What was given, and as `command` how to ask for the same, without the folders that files lie in."""
+    given = made.parse_args(arguments)
+    words = [_without_folder(word) for word in arguments if word != "--json"]
+    given.command = shlex.join([*made.prog.split(), *words])
+    return given
+
+
+def _without_folder(word: str) -> str:
+    name, equals, value = word.rpartition("=")
+    return f"{name}{equals}{PurePath(value).name}" if "/" in value else word

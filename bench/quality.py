@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of the recipe")
     parser.add_argument("--validate-every", type=int, default=500, help="steps between scores")
     parser.add_argument("--hours", type=float, default=6.0, help="when to give up on a system")
-    given = parser.parse_args(arguments)
+    given = options.read(parser, arguments)
     if given.quick:
         given.validate_every, given.bleu, given.hours = 10, 0.0, 0.05
     systems = chosen(SYSTEMS, given)

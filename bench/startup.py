@@ -19,7 +19,7 @@ from bench.worker import scratch
 def main(arguments: list[str]) -> None:
     parser = options.parser("startup", __doc__)
     trained.add_options(parser)
-    given = parser.parse_args(arguments)
+    given = options.read(parser, arguments)
     sentence = material.lines(given.data, material.TEST, material.SOURCE)[0] + "\n"
     with scratch() as folder:
         written = Written(trained.model_directory(given), Path(folder), threads=given.threads)

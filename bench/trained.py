@@ -21,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def model_directory(given: argparse.Namespace) -> Path:
     """4 + 4 layers of width 128 with 8 000 subwords, on the tokenised text."""
     if given.model:
-        return given.model
+        return Path(given.model)
     out = KEPT / ("quick" if given.quick else f"tiny-{given.minutes:g}-minutes")
     if not (out / "report.json").exists():
         changes = [f"data.{part}={_pair(given.data, name)}" for part, name in PARTS.items()]

@@ -56,12 +56,12 @@ BASE_PEERS = [*peer(*MARIAN), *peer(*TORCH), tuned(*MARIAN)]
 
 
 def tiny(arguments: list[str]) -> None:
-    given = options.parser("train-tiny", __doc__).parse_args(arguments)
+    given = options.read(options.parser("train-tiny", __doc__), arguments)
     _compare("train-tiny", TINY, [*OURS, *TINY_PEERS], given, steps=8)
 
 
 def base(arguments: list[str]) -> None:
-    given = options.parser("train-base", __doc__).parse_args(arguments)
+    given = options.read(options.parser("train-base", __doc__), arguments)
     _compare("train-base", BASE, [*OURS, *BASE_PEERS], given, steps=2)
 
 
@@ -98,7 +98,7 @@ def prepare(folder: Path, given: argparse.Namespace, size: Size, *, count: int) 
 
 
 def _flops_per_target(size: Size, batches: list[Batch]) -> float:
-    pairs = [
+    pairs: list[tuple[int, int]] = [
         pair
         for batch in batches
         for pair in zip(batch.source_lengths.tolist(), batch.target_lengths.tolist(), strict=True)

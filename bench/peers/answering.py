@@ -28,6 +28,7 @@ def answer(prepare: Callable[[Settings], Run], *, packages: tuple[str, ...] = ()
     run: Run | None = None
     for line in sys.stdin:
         settings = json.loads(line)
+        reply: dict[str, Any]
         try:
             if settings.pop("do") == "prepare":
                 run = prepare(settings)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import report
+from bench import options, report
 from bench.results import Result, Row, Table, load_all
 from bench.tables import cells, markdown, show, verdicts
 
@@ -81,3 +81,10 @@ def test_the_terminal_shows_every_system(capsys: pytest.CaptureFixture[str]):
     show(RESULT, Console(width=200))
     printed = capsys.readouterr().out
     assert all(row.name in printed for row in TABLE.rows)
+
+
+def test_the_command_of_a_result_can_be_given_again_and_names_no_folder():
+    given = options.read(
+        options.parser("decode", None), ["--data", "/some/where/multi30k", "--only=a/b", "--json", "--threads", "1"]
+    )
+    assert given.command == "python -m bench decode --data multi30k --only=b --threads 1"
