@@ -69,7 +69,8 @@ def _compare(work: str, arguments: list[str], *, at_a_time: int, sentences: int)
         _table(f"{name}, {at_a_time} at a time", systems, found[name], size=size, sources=sources, beam=beam)
         for name, beam in BEAMS.items()
     ]
-    about = f"Sentences a second, ids in and ids out, {sentences} sentences, {at_a_time} at a time; {_weights(given.model)}."
+    weights = _weights(given.model)
+    about = f"Sentences a second, ids in and ids out, {sentences} sentences, {at_a_time} at a time; {weights}."
     conclude(work, about, given, tables, limits=limits(*found.values()), versions=field.versions, notes=field.notes)
 
 

@@ -31,7 +31,10 @@ def verdicts(table: Table) -> list[str]:
     best = table.best_peer()
     if best is None:
         return []
-    return [f"{row.name}: {table.ratio(row, best).text('.2f')} × the best peer, {best.name}" for row in table.ours]
+    sense = "" if table.higher else " (less is better)"
+    return [
+        f"{row.name}: {table.ratio(row, best).text('.2f')} × the best peer, {best.name}{sense}" for row in table.ours
+    ]
 
 
 def limits_of(result: Result) -> dict[str, float]:
