@@ -36,8 +36,8 @@ browser:  ## Chromium for the tests of the page, where it can be installed; they
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
 	echo "no Chromium here: the tests of the page in a browser will be skipped"
 
-bench: setup  ## side-by-side measurements; `make bench WORK=window` for one
-	$(BIN)/python -m bench $(WORK)
+bench: setup  ## speed beside peers: `make bench DATA=folder of Multi30k`; `make bench WORK=decode DATA=…` for one
+	$(BIN)/python -m bench $(or $(WORK),all) $(if $(DATA),--data $(DATA))
 
 clean:  ## forget the environment and everything generated
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

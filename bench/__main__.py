@@ -5,7 +5,20 @@ from __future__ import annotations
 import importlib
 import sys
 
+SPEED = ("train-tiny", "train-base", "decode", "decode-latency", "run", "startup", "memory", "quality")  # `all`
 WORKS = {
+    "train-tiny": ("bench.training_speed:tiny", "learning, small Transformer: target tokens/s beside four peers"),
+    "train-base": ("bench.training_speed:base", "learning, base Transformer: target tokens/s beside two peers"),
+    "decode": (
+        "bench.decoding_speed:together",
+        "answering 64 sentences at a time, greedy and beam 5, beside three peers",
+    ),
+    "decode-latency": ("bench.decoding_speed:latency", "answering one sentence at a time, beside three peers"),
+    "run": ("bench.end_to_end:main", "`regard run` from text to text beside CTranslate2 driven by hand"),
+    "startup": ("bench.startup:main", "a cold process to one translated sentence, beside transformers"),
+    "memory": ("bench.memory:main", "peak resident memory of learning and of answering, beside peers"),
+    "quality": ("bench.quality:main", "seconds of learning to a given BLEU, beside JoeyNMT"),
+    "report": ("bench.report:main", "write docs/speed.md from bench/results"),
     "window": ("bench.window:main", "windowed attention against all pairs: time and memory by length"),
     "alignment": ("bench.alignment:main", "alignment error of three attentions on a made-up pair of languages"),
     "lengths": ("bench.lengths:main", "attention against the fixed vector: BLEU by length of the source"),
@@ -18,13 +31,24 @@ WORKS = {
 
 def main(arguments: list[str]) -> int:
     """Run the work that the first argument names."""
+    if arguments[:1] == ["all"]:
+        for work in SPEED:
+            _run(work, arguments[1:])
+        if "--quick" not in arguments:
+            _run("report", [])
+        return 0
     if not arguments or arguments[0] not in WORKS:
         for name, (_, what) in WORKS.items():
-            print(f"python -m bench {name:10} {what}")
+            print(f"python -m bench {name:14} {what}")
+        print(f"python -m bench {'all':14} {', '.join(SPEED)}, and the report")
         return 0 if not arguments else 2
-    module, _, function = WORKS[arguments[0]][0].partition(":")
-    getattr(importlib.import_module(module), function)(arguments[1:])
+    _run(arguments[0], arguments[1:])
     return 0
+
+
+def _run(work: str, arguments: list[str]) -> None:
+    module, _, function = WORKS[work][0].partition(":")
+    getattr(importlib.import_module(module), function)(arguments)
 
 
 if __name__ == "__main__":

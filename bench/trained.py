@@ -1,0 +1,42 @@
+"""A trained model to run: one that is given, or a tiny one that is trained once and kept in bench/.models."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from bench import material
+from regard.api import train
+
+KEPT = Path(__file__).parent / ".models"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model", type=Path, help="a model that regard trained on Multi30k/tok; without it one is trained"
+    )
+    parser.add_argument("--minutes", type=float, default=20.0, help="how long to train the model, if none is given")
+
+
+def model_directory(given: argparse.Namespace) -> Path:
+    """4 + 4 layers of width 128 with 8 000 subwords, on the tokenised text."""
+    if given.model:
+        return Path(given.model)
+    out = KEPT / ("quick" if given.quick else f"tiny-{given.minutes:g}-minutes")
+    if not (out / "report.json").exists():
+        changes = [f"data.{part}={_pair(given.data, name)}" for part, name in PARTS.items()]
+        changes += ["tokenizer.vocabulary=8000", "tokenizer.split=spaces", f"training.threads={given.threads}"]
+        quick = ["training.steps=20", "training.warmup=10", "training.validate_every=0", "training.average=1"]
+        changes += quick if given.quick else [f"training.minutes={given.minutes}"]
+        train("multi30k-en-de", out=out, changes=changes, show=True)
+    return out
+
+
+PARTS = {"train": "train", "valid": "val", "test": material.TEST}
+
+
+def _pair(data: Path, name: str) -> str:
+    sides = (
+        f"{data.resolve()}/tok/{name}.lc.norm.tok.{language}.gz" for language in (material.SOURCE, material.TARGET)
+    )
+    return '{{source="{}", target="{}"}}'.format(*sides)
