@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from reading import read_batches, read_weights
 from regard import models
 from regard.data.batches import Batch
 from regard.linear import set_products
+from regard.special import OWN
 from regard.tasks.translate import Translate
 from regard.training import machine, optimiser, run, schedule
 from regard.training.config import TrainingConfig
@@ -48,7 +50,7 @@ def prepare(settings: Settings) -> Run:
         for source, lengths, target in read_batches(settings["batches"])
     ]
     going = run.Run(model=model, optimiser=optimiser.build(model, config), batches=Repeated(batches), config=config)
-    task = Translate(None, smoothing=settings["smoothing"])  # type: ignore[arg-type]
+    task = Translate(SimpleNamespace(special=OWN), smoothing=settings["smoothing"])  # type: ignore[arg-type]
     rate = schedule.build(config)
 
     def learn(asked: Settings) -> dict[str, Any]:
