@@ -9,8 +9,8 @@ import pytest
 
 import regard
 from regard import RegardError, recipes
-from regard.api import Validator
 from regard.data import shortlist
+from regard.jobs.pairs import Validator
 from regard.models import config_class
 from regard.recipes import Recipe
 from regard.training import durable
@@ -161,7 +161,7 @@ def test_a_missing_file_is_named(tmp_path, name):
 
 def test_a_model_that_cannot_answer_pairs_is_refused(tmp_path):
     (tmp_path / "write.toml").write_text('[data]\ntrain = "pairs.tsv"\n[model]\nkind = "gpt"')
-    with pytest.raises(RegardError, match=r'needs a model that answers pairs .* not kind = "gpt"'):
+    with pytest.raises(RegardError, match=r'is for the kinds .*transformer.*, and not for kind = "gpt"'):
         regard.train(tmp_path / "write.toml", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

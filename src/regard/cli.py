@@ -176,15 +176,16 @@ def evaluate(
 ) -> None:
     """Score a model on data it has not learned from, alone or against another."""
     from regard.api import load
+    from regard.jobs.translator import as_translator
 
     if (source is None) != (target is None) or (source and data):
         raise RegardError("give --data, or --source and --target: two files with as many lines")
     entry = {"source": source, "target": target} if source and target else data
-    loaded = load(model)
+    loaded = as_translator(load(model))
     decoding = None if beam is None else loaded.decoding({"beam": beam})
     tokenize = "none" if tokenized else "13a"
     if against is not None:
-        result = loaded.compare(load(against), entry, tokenize=tokenize, decoding=decoding)
+        result = loaded.compare(as_translator(load(against)), entry, tokenize=tokenize, decoding=decoding)
         if as_json:
             print(json.dumps(result, indent=2))
             return

@@ -7,17 +7,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from regard.api import Model, train
+from regard.api import train
+from regard.jobs.translator import Translator, as_translator
 from regard.look.terminal import heat_map
 
 WORDS = ("attention", "transformer", "queue", "regard")
 
 
-def run(words: Sequence[str], *, out: Path, show: Console | None = None) -> Model:
+def run(words: Sequence[str], *, out: Path, show: Console | None = None) -> Translator:
     """Train the embedded recipe in `out` (or take up what is there), score it, pronounce words, draw an alignment."""
     console = show or Console()
     console.print("[bold]regard demo[/]: learning how English words are spoken, from the CMU Pronouncing Dictionary\n")
-    model = train("demo", out=out, show=True)
+    model = as_translator(train("demo", out=out, show=True))
     scores = model.report["scores"]
     console.print(
         f"\non {len(model.references()):,} words it has never seen: "

@@ -82,8 +82,9 @@ def _by_torch(
     directory: Path, question: Question, decoding: DecodingConfig
 ) -> Callable[[Iterable[str], int], Iterator[tuple[str, list[Found]]]]:
     from regard.api import load
+    from regard.jobs.translator import as_translator
 
-    model = load(directory)
+    model = as_translator(load(directory))
 
     def stream(texts: Iterable[str], together: int) -> Iterator[tuple[str, list[Found]]]:
         for line, answers in model.stream(texts, decoding=decoding, prefix=question.prefix, together=together):

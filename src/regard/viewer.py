@@ -10,9 +10,10 @@ from typing import Any
 
 from rich.console import Console
 
-from regard.api import Model, load
+from regard.api import load
 from regard.data.files import read_lines
 from regard.errors import RegardError
+from regard.jobs.translator import Translator, as_translator
 from regard.look import live, page
 from regard.look.record import Record
 from regard.look.show import main_map, printable
@@ -30,7 +31,7 @@ def run(
 ) -> None:
     """Arguments are model directories, then at most one text; without a text the page is served until Ctrl-C."""
     names, texts = _sorted(arguments)
-    models = [load(name) for name in names]
+    models = [as_translator(load(name)) for name in names]
     lookers = [partial(_look, model, options, _habits(model, statistics)) for model in models]
     if not texts:
         serve(lookers, port=port)
@@ -81,11 +82,11 @@ def serve(lookers: Sequence[live.Looker], *, port: int) -> None:
         server.serve_forever()
 
 
-def _look(model: Model, options: Mapping[str, Any], habits: Mapping[str, Any] | None, text: str) -> Record:
+def _look(model: Translator, options: Mapping[str, Any], habits: Mapping[str, Any] | None, text: str) -> Record:
     return replace(model.look(text, **options), statistics=habits)
 
 
-def _habits(model: Model, lines: Path | None) -> dict[str, Any] | None:
+def _habits(model: Translator, lines: Path | None) -> dict[str, Any] | None:
     return None if lines is None else model.habits(line for _, line in read_lines(str(lines)) if line.strip())
 
 

@@ -1,0 +1,76 @@
+"""What every job has in common: what it prepares for training, and the model that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from rich.console import Console
+from torch import nn
+
+from regard.recipes import Recipe
+from regard.tasks.scores import Score
+from regard.training.run import Objective, Stream, Task
+
+
+class Model:
+    """A trained model: call it with a text, or with a list of them. What else it can do depends on its task."""
+
+    def __init__(self, path: Path, recipe: Recipe, module: nn.Module, report: dict[str, Any]) -> None:
+        self.path = path
+        self.recipe = recipe
+        self.module = module
+        self.report = report
+
+    def __call__(self, text: Any) -> Any:
+        """One answer; a list gives a list."""
+        raise NotImplementedError
+
+    def evaluate(self, data: Any = None) -> dict[str, Score]:
+        """The task's scores on the recipe's test data, or on other."""
+        raise NotImplementedError
+
+    @property
+    def judged_on(self) -> str:
+        """What `evaluate` takes unless other data is given."""
+        data = self.recipe.data
+        return "data.test" if data.test else "data.valid" if data.valid else "what was held out of data.train"
+
+
+class Final(Protocol):
+    """What a trained model is judged by; once called, `signatures` say how each score came about."""
+
+    signatures: dict[str, str]
+
+    def __call__(self, module: nn.Module) -> dict[str, float]: ...
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything there is to a run before its first step."""
+
+    module: nn.Module
+    task: Task
+    batches: Stream
+    objective: Objective
+    validate: Callable[[nn.Module], dict[str, float]]
+    final: Final
+    learned_from: str  # a checksum: a run goes on with the data it began with
+    summary: str  # what is about to be trained, and on what
+    finish: Callable[[dict[str, Any]], Model]  # from the report to the model, with whatever else belongs beside it
+
+
+class Job(Protocol):
+    """How a task is prepared, and how what it trained is loaded."""
+
+    @property
+    def form(self) -> Literal["pairs", "causal", "encoder"]:
+        """Of the models that can do it."""
+
+    def prepare(self, recipe: Recipe, path: Path, *, begun: bool, console: Console) -> Prepared:
+        """Read the data and build the model, in a directory where something was `begun` before or not."""
+
+    def load(self, recipe: Recipe, path: Path) -> Model:
+        """The model of a directory, its weights in place."""
