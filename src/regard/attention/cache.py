@@ -50,6 +50,11 @@ class Cache:
                 buffer[:start] = before[:start]
         for buffer, x in zip(self._buffers, new, strict=True):
             buffer[start : self.length] = x.permute(2, 0, 1, 3)
+        return self.held
+
+    @property
+    def held(self) -> Projected:
+        """All there are so far, without copying."""
         keys, values = (buffer[: self.length].permute(1, 2, 0, 3) for buffer in self._buffers)
         return Projected(keys, values)
 

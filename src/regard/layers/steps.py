@@ -13,7 +13,7 @@ N = A · beams rows  A sentences  L blocks  H heads  D head width  M width  E en
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.attention.cache import Cache
 from regard.attention.heads import MultiHead
 from regard.attention.patterns import All, Causal
 from regard.attention.positions import Position
@@ -52,6 +53,7 @@ class Steps:
     entries: int = 0
     length: int = 0  # positions so far
     branched: bool = False  # whether a row may have entries beside it that are not its past
+    missing: Tensor | None = None  # (N,) entries at the beginning that are nobody's: rows of a shorter beginning
     scratch: Tensor | None = None  # room for what is made of a step
 
     def step(self, x: Tensor) -> Tensor:
@@ -115,9 +117,11 @@ class Steps:
     def reorder(self, rows: Tensor) -> Steps:
         """These rows, in this order. While every sentence keeps its beams, only the mask changes."""
         origin = self.origin.index_select(0, rows)
+        missing = None if self.missing is None else self.missing.index_select(0, rows)
         mine = self.mine.flatten(0, 2).index_select(0, rows)  # (N, E)
         if torch.equal(origin, self.origin):
-            return replace(self, mine=mine.view(self.mine.shape), branched=self.branched or self.beams > 1)
+            branched = self.branched or self.beams > 1
+            return replace(self, mine=mine.view(self.mine.shape), branched=branched, missing=missing)
         kept, origin, counts = torch.unique_consecutive(origin, return_inverse=True, return_counts=True)
         beams = int(counts[0]) if len(counts) else 1
         if not bool((counts == beams).all()):
@@ -136,16 +140,22 @@ class Steps:
             origin=origin,
             beams=beams,
             branched=self.branched or max(beams, self.beams) > 1,
+            missing=missing,
         )
 
 
+def can_step(stack: Stack) -> bool:
+    """Whether the stack has no parts that only itself can compute, and nobody wants to see or to change its weights."""
+    return not (torch.is_grad_enabled() or recorded()) and all(_is_plain(cast(Block, block)) for block in stack.blocks)
+
+
 def steps_of(stack: Stack, *, rows: int, memory: Tensor | None = None, lengths: Tensor | None = None) -> Steps | None:
-    """The state before the first position; None if the stack has parts that only itself can compute, or must be seen.
+    """The state before the first position; None if the stack cannot be stepped.
 
     memory (A, S, M) with A = rows, of which lengths (A,) are not padding.
     """
     blocks = [cast(Block, block) for block in stack.blocks]
-    if torch.is_grad_enabled() or recorded() or not all(map(_is_plain, blocks)):
+    if not can_step(stack):
         return None
     if lengths is not None and not bool(lengths.all()):  # nothing to look at: the weights are zeros there
         return None
@@ -167,6 +177,29 @@ def steps_of(stack: Stack, *, rows: int, memory: Tensor | None = None, lengths: 
         memory=remembered,
         beyond=beyond,
         origin=torch.arange(rows, device=like.device),
+    )
+
+
+def steps_after(stack: Stack, caches: Sequence[Cache], *, missing: Tensor | None = None) -> Steps:
+    """The state after what the caches of a stack hold, of which each row has not the first `missing` (N,)."""
+    past = torch.stack([part for cache in caches for part in cache.held])  # (2 L, N, H, t, D)
+    rows, length = past.shape[1], past.shape[3]
+    room = REGISTER - length % REGISTER
+    mine = past.new_zeros(rows, 1, 1, length)
+    if missing is not None:
+        mine.masked_fill_(torch.arange(length, device=past.device) < missing.view(-1, 1, 1, 1), -torch.inf)
+    return Steps(
+        layers=[_Layer.of(cast(Block, block)) for block in stack.blocks],
+        final=stack.final,
+        past=F.pad(past, (0, 0, 0, room)),
+        mine=F.pad(mine, (0, room), value=-torch.inf),
+        memory=None,
+        beyond=None,
+        origin=torch.arange(rows, device=past.device),
+        entries=length,
+        length=length,
+        branched=missing is not None,
+        missing=missing,
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
@@ -27,6 +27,7 @@ from regard.layers.blocks import Block, Stack
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.feed_forward import Activation, FeedForward
 from regard.layers.initial import start_normal
+from regard.layers.steps import Steps, can_step, steps_after, steps_of
 from regard.layers.wiring import NormName, PreNorm
 from regard.linear import Linear
 from regard.models.prompt import Prompt
@@ -138,7 +139,7 @@ class GPT(nn.Module):
         """What the first step reads: the last token of each prompt (B,)."""
         return memory.last
 
-    def start(self, memory: Prompt) -> State:
+    def start(self, memory: Prompt) -> State | Steps:
         """The state before the last token of the prompt.
 
         Prompts of different lengths end in the same column, so that the next tokens do too; before its first column
@@ -150,10 +151,20 @@ class GPT(nn.Module):
         )
         if length:
             self._read(memory.at_the_end()[:, :-1], state)
-        return state
+        if not can_step(self.body):
+            return state
+        if not length:
+            return cast(Steps, steps_of(self.body, rows=len(memory.tokens)))
+        return steps_after(self.body, state.caches, missing=state.missing)
 
-    def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, token: Tensor, state: State | Steps) -> tuple[Tensor, State | Steps]:
         """What may follow `token` (B,): logits (B, V), and the state after it."""
+        if isinstance(state, Steps):
+            at = torch.tensor([state.length], device=token.device)
+            if state.missing is not None:
+                at = (at - state.missing).unsqueeze(1)
+            hidden = state.step(self.embedding(token.unsqueeze(1), at).squeeze(1))
+            return state.output(hidden, self.output), state
         return self.output(self._read(token.unsqueeze(1), state)[:, 0]), state
 
     def _read(self, tokens: Tensor, state: State) -> Tensor:
