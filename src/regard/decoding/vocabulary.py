@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 _ROWS = 16  # rows normalised at a time: what they need beside the logits stays in the processor's cache
+_FEW_ROWS = 4  # up to so many, the largest of each is found in one pass
 _BLOCK = 64  # neighbouring logits of which only the largest is looked at first
 
 
@@ -22,9 +23,9 @@ def log_normaliser(logits: Tensor) -> Tensor:
 
     max(logits) − max(log_softmax(logits)): torch's log-softmax is one fused pass and faster than its logsumexp.
     """
-    return torch.cat(
-        [rows.amax(-1).float() - rows.log_softmax(-1, torch.float32).amax(-1) for rows in torch.split(logits, _ROWS)]
-    )
+    if len(logits) > _ROWS:
+        return torch.cat([log_normaliser(rows) for rows in logits.split(_ROWS)])
+    return logits.amax(-1).float() - logits.log_softmax(-1, torch.float32).amax(-1)
 
 
 def largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -32,15 +33,17 @@ def largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
     The k largest lie in the k blocks whose own largest are largest, so only those blocks are sorted.
     """
-    vocabulary = logits.shape[1]
+    rows, vocabulary = logits.shape
+    if k == 1 and rows <= _FEW_ROWS:
+        return logits.max(1, keepdim=True)
     if 4 * k * _BLOCK > vocabulary:
         values, places = logits.topk(k)
         return values, places
     blocks = vocabulary // _BLOCK
     body, tail = logits[:, : blocks * _BLOCK].reshape(-1, blocks, _BLOCK), logits[:, blocks * _BLOCK :]
     promising = body.amax(-1).topk(k).indices  # (N, k) blocks
-    rows = torch.arange(logits.shape[0], device=logits.device).unsqueeze(1)
-    candidates = torch.cat([body[rows, promising].flatten(1), tail], 1)  # (N, k · block + tail)
+    row = torch.arange(rows, device=logits.device).unsqueeze(1)
+    candidates = torch.cat([body[row, promising].flatten(1), tail], 1)  # (N, k · block + tail)
     values, chosen = candidates.topk(k)
     block = promising.gather(1, (chosen // _BLOCK).clamp(max=k - 1))
     in_tail = chosen - k * _BLOCK

@@ -30,7 +30,7 @@ from regard.attention.scores import Dot, ScaledDot
 from regard.attention.short import REGISTER
 from regard.errors import RegardError
 from regard.layers.blocks import Block, Stack
-from regard.layers.feed_forward import FeedForward
+from regard.layers.feed_forward import FeedForward, bend
 from regard.layers.wiring import NormFirst, NormLast
 
 FEW_HEADS = 64  # rows · heads up to which torch's fused attention is faster than batched products
@@ -222,7 +222,7 @@ def _batched(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -
 def _is_plain(block: Block) -> bool:
     """Whether a block is made of the parts that are computed here."""
     attentions = [block.attention] if block.cross is None else [block.attention, block.cross]
-    return isinstance(block.feed_forward, FeedForward) and all(
+    return type(block.feed_forward) is FeedForward and all(
         type(part) is MultiHead
         and type(part.score) in (Dot, ScaledDot)
         and type(part.position) is Position
@@ -265,7 +265,7 @@ class _Layer:
             bias=biases,
             output=_linear(attention.output),
             cross=cross,
-            feed_forward=block.feed_forward,
+            feed_forward=_feed_forward(cast(FeedForward, block.feed_forward)),
             around_attention=_Around(block.around_attention),
             around_cross=None if block.around_cross is None else _Around(block.around_cross),
             around_feed_forward=_Around(block.around_feed_forward),
@@ -299,6 +299,14 @@ def _scaled(attention: MultiHead) -> tuple[Tensor, Tensor | None]:
 def _linear(linear: nn.Linear) -> Map:
     weight, bias = linear.weight, linear.bias
     return lambda x: F.linear(x, weight, bias)
+
+
+def _feed_forward(part: FeedForward) -> Map:
+    inner, outer, activation = _linear(part.inner), _linear(part.outer), part.activation
+    if part.gate is None:
+        return lambda x: outer(bend(inner(x), activation))
+    gate = _linear(part.gate)
+    return lambda x: outer(F.silu(gate(x)) * inner(x))
 
 
 def _norm(norm: nn.Module) -> Map:
