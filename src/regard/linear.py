@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+GRAIN = 64  # rows of a rounded product come in multiples of this
+
 
 class Linear(nn.Linear):
     """torch's own, and while training on a CPU with `products=torch.bfloat16`, faster:
@@ -34,21 +36,35 @@ def set_products(model: nn.Module, precision: torch.dtype) -> None:
             module.products = precision
 
 
+def rounded(x: Tensor, precision: torch.dtype) -> Tensor:
+    """x (N, M) in another precision, filled up with rows of zeros to a multiple of `GRAIN`.
+
+    Products of half precision are compiled for every shape they meet and kept, which takes time and memory: so that
+    batches of all sizes share a few shapes.
+    """
+    missing = -len(x) % GRAIN
+    result = torch.empty(len(x) + missing, x.shape[1], dtype=precision, device=x.device)
+    result[: len(x)] = x
+    if missing:
+        result[len(x) :] = 0
+    return result
+
+
 class _Rounded(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor | None, precision: torch.dtype) -> Tensor:
-        rows, matrix = x.to(precision), weight.to(precision)
+        rows, matrix = rounded(x, precision), weight.to(precision)
         context.save_for_backward(rows, matrix)
         context.biased = bias is not None
-        result = (rows @ matrix.T).to(x.dtype)
+        result = (rows @ matrix.T)[: len(x)].to(x.dtype)
         return result if bias is None else result.add_(bias)
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, above: Tensor) -> tuple[Tensor | None, ...]:
         rows, matrix = context.saved_tensors
-        rounded = above.to(rows.dtype)
-        to_x = (rounded @ matrix).to(above.dtype) if context.needs_input_grad[0] else None
-        to_weight = (rounded.T @ rows).to(above.dtype) if context.needs_input_grad[1] else None
+        rough = rounded(above, rows.dtype)
+        to_x = (rough @ matrix)[: len(above)].to(above.dtype) if context.needs_input_grad[0] else None
+        to_weight = (rough.T @ rows).to(above.dtype) if context.needs_input_grad[1] else None
         to_bias = above.sum(0) if context.biased and context.needs_input_grad[2] else None
         return to_x, to_weight, to_bias, None

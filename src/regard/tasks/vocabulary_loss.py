@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from regard.linear import Linear
+from regard.linear import GRAIN, Linear, rounded
 
-ROWS = 512  # rows at a time: 512 × 10 000 logits stay in the cache of a CPU
+ROWS = 8 * GRAIN  # rows at a time: 512 × 10 000 logits stay in the cache of a CPU
 
 
 def vocabulary_loss(hidden: Tensor, output: Linear, target: Tensor, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -86,17 +86,17 @@ def _in_rows(
     to_weight = torch.zeros_like(weight) if learning else None
     to_bias = torch.zeros_like(bias) if learning and bias is not None else None
     average = weight.mean(0)  # the mean logit of a row is h · mean(W) + mean(b)
-    matrix = weight.to(precision)
-    logits = weight.new_empty(min(ROWS, len(hidden)), len(weight))
-    products = logits if precision == weight.dtype else torch.empty_like(logits, dtype=precision)
+    matrix, exact = weight.to(precision), precision == weight.dtype
+    room = weight.new_empty(min(ROWS, len(hidden)), len(weight))
+    rough = weight.new_empty(0) if exact else room.new_empty(ROWS, len(weight), dtype=precision)
     half, whole = torch.empty_like(matrix), torch.empty_like(weight)  # sums over rows are kept in full precision
     for start in range(0, len(hidden), ROWS):
-        part = slice(start, start + ROWS)
-        rows, wanted = hidden[part].to(precision), target[part].unsqueeze(1)
-        if len(rows) < len(logits):
-            logits, products = logits[: len(rows)], products[: len(rows)]
+        part, wanted = slice(start, start + ROWS), target[start : start + ROWS].unsqueeze(1)
+        rows = hidden[part].to(precision) if exact else rounded(hidden[part], precision)
+        logits = room[: len(wanted)]
+        products = logits if exact else rough[: len(rows)]
         torch.mm(rows, matrix.T, out=products)
-        logits.copy_(products)
+        logits.copy_(products[: len(wanted)])
         if bias is not None:
             logits += bias
         highest = logits.amax(1, keepdim=True)
@@ -111,9 +111,10 @@ def _in_rows(
         share.scatter_add_(1, wanted, share.new_full(wanted.shape, smoothing - 1))
         if to_bias is not None:
             to_bias += share.sum(0)
-        products.copy_(share)
-        to_hidden[part] = products @ matrix - smoothing * average
-        if precision == weight.dtype:
+        products[: len(wanted)] = share
+        products[len(wanted) :] = 0
+        to_hidden[part] = (products @ matrix)[: len(wanted)] - smoothing * average
+        if exact:
             to_weight.addmm_(products.T, rows)
         else:
             to_weight += whole.copy_(torch.mm(products.T, rows, out=half))
