@@ -56,8 +56,9 @@ def run(
 def draw(record: Record, console: Console) -> None:
     """The answer, and its main map averaged over heads, source items down and answer items across."""
     chosen = main_map(record)
+    heads = f"mean of {len(chosen.heads)} heads" if len(chosen.heads) > 1 else f"head {chosen.heads[0]}"
     console.print(
-        f"{printable(record.model.get('name', ''))}  {chosen.name}, mean of {len(chosen.heads)} heads\n",
+        f"{printable(record.model.get('name', ''))}  {chosen.name}, {heads}\n",
         highlight=False,
         markup=False,
     )
