@@ -93,7 +93,13 @@ class Blocks:
 
     def in_order(self) -> Iterator[BlockBatch]:
         """Every token once, from the beginning, for validation."""
-        plan = cut(len(self.ids), block=self.block, phase=0)
+        return self._by(cut(len(self.ids), block=self.block, phase=0))
+
+    def sliding(self) -> Iterator[BlockBatch]:
+        """Every token once, after at least half a block of others, but for those at the very beginning."""
+        return self._by(slide(len(self.ids), block=self.block))
+
+    def _by(self, plan: Plan) -> Iterator[BlockBatch]:
         for start in range(0, len(plan.start), self.rows):
             yield self.batch(plan.pick(numpy.arange(start, min(start + self.rows, len(plan.start)))))
 
@@ -101,7 +107,7 @@ class Blocks:
         """These blocks; what comes before the beginning of the text is its end."""
         places = plan.start[:, None] + numpy.arange(-self.carry, self.block)
         wanted = self.ids[places[:, self.carry :]].astype(numpy.int64)
-        read = numpy.where(places == 0, self.special.bos, self.ids[(places - 1) % len(self.ids)].astype(numpy.int64))
+        read = read_at(self.ids, places, special=self.special)
         counted = (places[:, self.carry :] >= plan.first[:, None]) & (places[:, self.carry :] < plan.end[:, None])
         carried, tokens = torch.from_numpy(read).split([self.carry, self.block], dim=1)
         return BlockBatch(
@@ -109,8 +115,20 @@ class Blocks:
         )
 
 
+def read_at(ids: Ids, places: Numbers, *, special: Special) -> NDArray[numpy.int64]:
+    """What is read where the token at each of these places is to be predicted: the one before it, at first BOS."""
+    return numpy.where(places == 0, special.bos, ids[(places - 1) % len(ids)].astype(numpy.int64))
+
+
 def cut(tokens: int, *, block: int, phase: int) -> Plan:
     """Blocks at phase, phase + T, …, and at both ends one that overlaps its neighbour and counts what is left."""
     borders = numpy.unique(numpy.concatenate([[0], numpy.arange(phase, tokens, block), [tokens]]))
     first, end = borders[:-1], borders[1:]
     return Plan(numpy.minimum(first, tokens - block), first, end)
+
+
+def slide(tokens: int, *, block: int) -> Plan:
+    """A block at the beginning that counts whole, then blocks half a block apart that count their last half."""
+    borders = numpy.unique(numpy.concatenate([[0], numpy.arange(block, tokens, -(-block // 2)), [tokens]]))
+    first, end = borders[:-1], borders[1:]
+    return Plan(end - block, first, end)
