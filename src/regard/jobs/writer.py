@@ -21,6 +21,7 @@ from regard.tasks.scores import Score
 from regard.tasks.write import Write
 
 Stop = str | Sequence[str]
+SAMPLING = ("sample", "temperature", "top_k", "top_p")
 
 
 class Writer(Model):
@@ -68,8 +69,11 @@ class Writer(Model):
                 shown = text.sure
 
     def decoding(self, changes: Mapping[str, Any]) -> DecodingConfig:
-        """The recipe's [decoding] with some keys changed."""
-        return recipes.check(DecodingConfig, changed(self.recipe.decoding.model_dump(), changes), where="decoding")
+        """The recipe's [decoding] with some keys changed; asking for a beam ends the recipe's sampling."""
+        settings = self.recipe.decoding.model_dump()
+        if "beam" in changes and not changes.get("sample"):
+            settings = {name: value for name, value in settings.items() if name not in SAMPLING}
+        return recipes.check(DecodingConfig, changed(settings, changes), where="decoding")
 
     def evaluate(self, data: str | Path | Sequence[str] | None = None) -> dict[str, Score]:
         """Perplexity and bits per character of a text: files, or the recipe's own (see `judged_on`)."""
