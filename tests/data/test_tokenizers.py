@@ -179,6 +179,14 @@ def test_a_vocabulary_smaller_than_the_alphabet_is_an_error(kind: Kind) -> None:
         learn(TEXTS, kind=kind, vocabulary=11)
 
 
+def test_a_text_that_says_unk_means_an_unknown_word(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.train(["the <unk> saw a <unk> \n and <s>"], kind="words", vocabulary=99)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    assert tokenizer.encode(["<unk> the other"])[0][::2] == [UNK, UNK]
+    assert Tokenizer.load(tmp_path / "tokenizer.json").vocabulary == tokenizer.vocabulary
+    assert sorted(tokenizer.vocabulary.values()) == list(range(tokenizer.size))
+
+
 def test_bytes_are_joined_within_words_as_gpt2_does() -> None:
     tokenizer = Tokenizer.train(["the cat and the cat"] * 3, kind="byte_bpe", vocabulary=270)
     assert tokenizer.tokens("the cat\n") == ["the", "▁cat", "<0x0A>"]

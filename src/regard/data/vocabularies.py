@@ -175,13 +175,20 @@ def _words(texts: Iterator[str], vocabulary: int, _split: Split, lowercase: bool
 def _most_frequent(
     texts: Iterator[str], vocabulary: int, pieces: pre_tokenizers.PreTokenizer, lowercase: bool
 ) -> tokenizers.Tokenizer:
-    tokenizer = tokenizers.Tokenizer(models.WordLevel(unk_token=NAMES[UNK]))
-    tokenizer.normalizer = _normalizer([], lowercase)
-    tokenizer.pre_tokenizer = pieces
+    """Whole pieces of the text; one that is called as a special token is that token, such as <unk> in WikiText."""
+    counted = tokenizers.Tokenizer(models.WordLevel(unk_token=NAMES[UNK]))
+    counted.normalizer = _normalizer([], lowercase)
+    counted.pre_tokenizer = pieces
     trainer = trainers.WordLevelTrainer(
         vocab_size=vocabulary, min_frequency=1, special_tokens=list(NAMES), show_progress=False
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    counted.train_from_iterator(texts, trainer)
+    frequent = sorted(counted.get_vocab().items(), key=lambda entry: entry[1])
+    entries = {piece: number for number, piece in enumerate(dict.fromkeys([*NAMES, *(piece for piece, _ in frequent)]))}
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(entries, unk_token=NAMES[UNK]))
+    tokenizer.normalizer = counted.normalizer
+    tokenizer.pre_tokenizer = pieces
+    tokenizer.add_special_tokens(list(NAMES))
     return tokenizer
 
 
