@@ -25,6 +25,8 @@ WORKS = {
     "kill": ("bench.kill:main", "a run killed at 20 random moments against one left in peace"),
     "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),
+    "shakespeare": ("bench.language:shakespeare", "the shakespeare recipe beside nanoGPT's published loss"),
+    "wikitext2": ("bench.language:wikitext2", "the wikitext2 recipe, shortened: perplexity after so many minutes"),
     "tatoeba": ("bench.recipes:tatoeba", "what `regard train pairs` reaches on English-French, untuned"),
 }
 

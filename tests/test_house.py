@@ -33,6 +33,7 @@ ROOMS = [
     "api",
     "demo",
     "viewer",
+    "prompter",
     "runner",
     "speed",
     "cli",

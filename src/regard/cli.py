@@ -9,12 +9,15 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
 from regard.errors import RegardError
 from regard.version import __version__
+
+if TYPE_CHECKING:
+    from regard.tasks.scores import Score
 
 app = typer.Typer(
     name="regard",
@@ -126,6 +129,12 @@ def run(
     top_k: Annotated[int | None, typer.Option(help="of sampling: among so many most probable tokens")] = None,
     top_p: Annotated[float | None, typer.Option(help="of sampling: among tokens that hold this much mass")] = None,
     seed: Annotated[int | None, typer.Option(help="of sampling")] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="so many answers drawn at random: --sample --n-best together")
+    ] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="of writing: end before this text; may be repeated")
+    ] = None,
     prefix: Annotated[str | None, typer.Option(help="how every answer must begin")] = None,
     alignment: Annotated[
         bool, typer.Option("--alignment", help="which source word each word looked at, as source-target, after a tab")
@@ -142,16 +151,18 @@ def run(
     ] = "float32",
     as_json: Json = False,
 ) -> None:
-    """Answer texts: one line in, one line out, in order."""
+    """Answer texts: one line in, one line out, in order; or go on from them, if the model writes."""
     from regard.runner import Question
     from regard.runner import run as run_model
 
     options = {"beam": beam, "n_best": n_best, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     options |= {"max_length": max_length, "no_repeat_ngram": no_repeat_ngram}
     options |= {"sample": sample or None, "replace_unknown": replace_unknown or None}
+    options |= {} if samples is None else {"sample": True, "n_best": samples}
     question = Question(
         {name: value for name, value in options.items() if value is not None},
         prefix=prefix,
+        stop=tuple(stop or ()),
         alignment=alignment,
         as_json=as_json,
         at_once=not text and sys.stdin.isatty(),  # someone who types wants an answer to each line
@@ -163,7 +174,7 @@ def run(
 def evaluate(
     model: ModelPath,
     data: Annotated[
-        str | None, typer.Option(help="a file of pairs; without it the recipe's test set, or valid")
+        str | None, typer.Option(help="a file of pairs, or of text; without it the recipe's test set, or valid")
     ] = None,
     source: Annotated[str | None, typer.Option(help="source lines, with --target instead of --data")] = None,
     target: Annotated[str | None, typer.Option(help="reference lines")] = None,
@@ -176,12 +187,18 @@ def evaluate(
 ) -> None:
     """Score a model on data it has not learned from, alone or against another."""
     from regard.api import load
-    from regard.jobs.translator import as_translator
+    from regard.jobs.translator import Translator, as_translator
 
     if (source is None) != (target is None) or (source and data):
         raise RegardError("give --data, or --source and --target: two files with as many lines")
     entry = {"source": source, "target": target} if source and target else data
-    loaded = as_translator(load(model))
+    loaded = load(model)
+    if not isinstance(loaded, Translator):
+        options = {"--source": source, "--against": against, "--tokenized": tokenized or None, "--beam": beam}
+        for option in (name for name, value in options.items() if value is not None):
+            raise RegardError(f'{option} is for models of pairs, and {model} is for task = "{loaded.recipe.task}"')
+        _print_judged(loaded.evaluate(data), as_json)
+        return
     decoding = None if beam is None else loaded.decoding({"beam": beam})
     tokenize = "none" if tokenized else "13a"
     if against is not None:
@@ -194,11 +211,7 @@ def evaluate(
         for name, row in result.items():
             print(f"{name:10} {row['first']:8.2f} {row['second']:8.2f} {row['p']:8.4f}")
         return
-    scores = loaded.evaluate(entry, tokenize=tokenize, decoding=decoding)
-    if as_json:
-        print(json.dumps({name: {"value": s.value, "signature": s.signature} for name, s in scores.items()}, indent=2))
-        return
-    _print_scores({name: s.value for name, s in scores.items()}, {name: s.signature for name, s in scores.items()})
+    _print_judged(loaded.evaluate(entry, tokenize=tokenize, decoding=decoding), as_json)
 
 
 @app.command()
@@ -290,9 +303,17 @@ def _print_table(rows: dict[str, str], as_json: bool) -> None:
         print(f"{name:{width}}  {line}")
 
 
+def _print_judged(scores: dict[str, Score], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({name: {"value": s.value, "signature": s.signature} for name, s in scores.items()}, indent=2))
+        return
+    _print_scores({name: s.value for name, s in scores.items()}, {name: s.signature for name, s in scores.items()})
+
+
 def _print_scores(scores: dict[str, float], signatures: dict[str, str]) -> None:
+    width = max(12, *map(len, scores))
     for name, value in scores.items():
-        print(f"{name:12} {value:8.2f}   {signatures.get(name, '')}".rstrip())
+        print(f"{name:{width}} {value:8.2f}   {signatures.get(name, '')}".rstrip())
 
 
 def _lines() -> Iterator[str]:

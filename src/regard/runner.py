@@ -25,6 +25,7 @@ class Question:
 
     changes: Mapping[str, Any]
     prefix: str | None = None
+    stop: tuple[str, ...] = ()  # what ends a text that is being written
     alignment: bool = False
     as_json: bool = False
     at_once: bool = False  # each line by itself, for someone who types
@@ -47,10 +48,30 @@ class Chosen:
 def run(
     directory: Path, texts: Iterable[str], question: Question, *, runtime: RuntimeName, compute_type: ComputeType
 ) -> None:
-    """Answer the texts and print the answers, in order."""
+    """Answer the texts and print the answers, in order; a model that writes goes on from them."""
+    if read_recipe(directory).get("task") == "write":
+        from regard.prompter import go_on
+
+        _refuse_for_writing(question, runtime=runtime, compute_type=compute_type)
+        go_on(directory, texts, changes=question.changes, stop=question.stop, as_json=question.as_json)
+        return
+    if question.stop:
+        raise RegardError('--stop is for models of task = "write"; leave it out')
     chosen = choose(directory, question, runtime=runtime, compute_type=compute_type)
     for line, answers in chosen.stream(texts, 1 if question.at_once else CHUNK):
         _print(line, answers, chosen.tokenizers, question)
+
+
+def _refuse_for_writing(question: Question, *, runtime: RuntimeName, compute_type: ComputeType) -> None:
+    given = {
+        "--prefix": question.prefix is not None,
+        "--alignment": question.alignment,
+        "--replace-unknown": "replace_unknown" in question.changes,
+        "--runtime ctranslate2": runtime == "ctranslate2",
+        "--compute-type": compute_type != "float32",
+    }
+    for option in (name for name, is_given in given.items() if is_given):
+        raise RegardError(f"{option} is for models of pairs, and this one writes; leave it out")
 
 
 def choose(directory: Path, question: Question, *, runtime: RuntimeName, compute_type: ComputeType) -> Chosen:

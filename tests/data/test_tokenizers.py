@@ -179,6 +179,20 @@ def test_a_vocabulary_smaller_than_the_alphabet_is_an_error(kind: Kind) -> None:
         learn(TEXTS, kind=kind, vocabulary=11)
 
 
+def test_a_text_that_says_unk_means_an_unknown_word(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.train(["the <unk> saw a <unk> \n and <s>"], kind="words", vocabulary=99)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    assert tokenizer.encode(["<unk> the other"])[0][::2] == [UNK, UNK]
+    assert Tokenizer.load(tmp_path / "tokenizer.json").vocabulary == tokenizer.vocabulary
+    assert sorted(tokenizer.vocabulary.values()) == list(range(tokenizer.size))
+
+
+def test_bytes_are_joined_within_words_as_gpt2_does() -> None:
+    tokenizer = Tokenizer.train(["the cat and the cat"] * 3, kind="byte_bpe", vocabulary=270)
+    assert tokenizer.tokens("the cat\n") == ["the", "▁cat", "<0x0A>"]
+    assert tokenizer.decode(tokenizer.encode([" the  çat\n\n"])) == [" the  çat\n\n"]
+
+
 @pytest.mark.parametrize("kind", ["characters", "words"])
 def test_characters_and_words_keep_the_most_frequent(kind: Kind) -> None:
     tokenizer = Tokenizer.train(["b b b a a c", "b a b"], kind=kind, vocabulary=6)
@@ -186,7 +200,7 @@ def test_characters_and_words_keep_the_most_frequent(kind: Kind) -> None:
     assert sorted(set(tokenizer.vocabulary) - set(NAMES)) == known
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bytes"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("bytes", "byte_bpe")])
 def test_no_text_gives_no_vocabulary(kind: Kind) -> None:
     with pytest.raises(RegardError, match="no text"):
         learn(["", ""], kind=kind, vocabulary=97)

@@ -74,3 +74,12 @@ def test_in_bfloat16_it_stays_close_to_float32(by: str):
     assert_close(rounded, exact, atol=0.1, rtol=0.01)
     for mine, theirs in zip(torch.autograd.grad(rounded, inputs), torch.autograd.grad(exact, inputs), strict=True):
         assert_close(mine, theirs, atol=0.05, rtol=0.05)
+
+
+def test_what_is_only_judged_is_judged_in_full_precision():
+    _, output, target = problem()
+    output.products = torch.bfloat16
+    hidden = torch.randn(29, 7)
+    with torch.no_grad():
+        _, each = vocabulary_loss(hidden, output, target)
+        assert_close(each, F.cross_entropy(F.linear(hidden, output.weight, output.bias), target, reduction="none"))

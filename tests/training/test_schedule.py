@@ -83,3 +83,15 @@ def test_rates_rise_to_the_end_of_the_warmup_and_never_after(name, warmup, after
 def test_noam_asks_for_a_width():
     with pytest.raises(RegardError, match="width of the model"):
         schedule.build(TrainingConfig(schedule="noam"))
+
+
+@pytest.mark.parametrize("name", ["cosine", "linear"])
+def test_a_rate_can_end_above_zero(name):
+    settings = {"steps": STEPS, "warmup": WARMUP, "learning_rate": RATE, "schedule": name}
+    zero, above = (schedule.build(TrainingConfig(**settings, lowest_rate=rate)) for rate in (0.0, 0.002))
+    assert above(WARMUP) == pytest.approx(RATE)
+    assert above(STEPS) == pytest.approx(0.002)
+    middle = (WARMUP + STEPS) // 2
+    assert above(middle) == pytest.approx(0.002 + zero(middle) * (RATE - 0.002) / RATE)
+    with pytest.raises(ValueError, match=r"lowest_rate=1 exceeds learning_rate=0\.007"):
+        TrainingConfig(**settings, lowest_rate=1.0)

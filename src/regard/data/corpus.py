@@ -131,7 +131,7 @@ def _stored(path: Path, made_from: str) -> tuple[FilterReport, str] | None:
         stored = json.loads(description.read_text(encoding="utf-8"))
         if stored["made_from"] != made_from:
             return None
-        checksum = _checksum(path)
+        checksum = checksum_of(path)
         if stored["checksum"] != checksum:
             raise ValueError("the checksum differs")
         return FilterReport.from_json(stored["report"]), checksum
@@ -159,7 +159,7 @@ def _write(
                 writer.write_batch(pyarrow.record_batch(_encode(chunk, tokenizers, sieve), schema=schema))
                 if progress:
                     progress(sieve.report.read)
-        checksum = _checksum(beside)
+        checksum = checksum_of(beside)
         description = {"made_from": made_from, "checksum": checksum, "report": sieve.report.to_json()}
         beside.replace(path)
         beside.write_text(json.dumps(description), encoding="utf-8")
@@ -196,7 +196,7 @@ def _encode(chunk: list[Pair], tokenizers: Tokenizers, sieve: Sieve) -> list[lis
     return [[source for source, _ in kept], [target for _, target in kept]]
 
 
-def _checksum(path: Path) -> str:
+def checksum_of(path: Path) -> str:
     """Size and CRC-32 of a file."""
     checksum = 0
     with path.open("rb") as file:

@@ -94,7 +94,7 @@ def stamps(entry: Entry) -> list[tuple[str, int, int]]:
     """Place, size and time of the files of an entry: they change when a file does."""
     found = []
     for name in [entry.source, entry.target] if isinstance(entry, Files) else [entry]:
-        with _opened(name):
+        with opened(name):
             path = Path(name).expanduser().resolve()
             found.append((str(path), path.stat().st_size, path.stat().st_mtime_ns))
     return found
@@ -103,8 +103,8 @@ def stamps(entry: Entry) -> list[tuple[str, int, int]]:
 def read_lines(name: str) -> Iterator[tuple[int, str]]:
     """Number (from 1) and text of each line of a UTF-8 file, plain or gzip."""
     offset = 0
-    with _opened(name) as file:
-        _refuse_other_than_text(name, file.peek(SNIFFED)[:SNIFFED])
+    with opened(name) as file:
+        refuse_other_than_text(name, file.peek(SNIFFED)[:SNIFFED])
         for number in count(1):
             raw = file.readline(LONGEST_LINE)
             if not raw:
@@ -119,7 +119,8 @@ def read_lines(name: str) -> Iterator[tuple[int, str]]:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator["io.BufferedReader[Any]"]:
+def opened(name: str) -> Iterator["io.BufferedReader[Any]"]:
+    """The bytes of a file, unpacked; what is wrong with it is a RegardError."""
     path = Path(name).expanduser()
     try:
         with path.open("rb") as plain:
@@ -143,7 +144,8 @@ def _opened(name: str) -> Iterator["io.BufferedReader[Any]"]:
         ) from None
 
 
-def _refuse_other_than_text(name: str, head: bytes) -> None:
+def refuse_other_than_text(name: str, head: bytes) -> None:
+    """Judge a file by its first bytes."""
     if not head:
         raise RegardError(f"{name} is empty; give a file with at least one line")
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):

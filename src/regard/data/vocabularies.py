@@ -6,10 +6,11 @@ the order of a hash table that is new in each process; what they leave to chance
 What survives encoding and decoding again, for text whose characters were seen:
 
     bpe, unigram       everything but U+2581 (▁), which stands for a space inside
-    bytes              everything
+    bytes, byte_bpe    everything
     characters         everything
     wordpiece          words and punctuation; not how many spaces stood between them, nor whether one did
-    words              words; repeated, leading and trailing spaces are lost, and so is each word not in the vocabulary
+    words              words and line ends; repeated, leading and trailing spaces are lost, and so is each word not in
+                       the vocabulary
 
 With `lowercase`, capitals are lost as well.
 """
@@ -24,7 +25,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from regard.errors import RegardError
 from regard.special import NAMES, UNK
 
-Kind = Literal["bpe", "unigram", "wordpiece", "bytes", "characters", "words"]
+Kind = Literal["bpe", "unigram", "wordpiece", "bytes", "byte_bpe", "characters", "words"]
 Split = Literal["punctuation", "spaces"]
 
 SPACE = "▁"
@@ -43,14 +44,14 @@ def learn(
 ) -> tokenizers.Tokenizer:
     """A tokenizer of at most `vocabulary` entries, the four special ones included.
 
-    `bytes` always has 260. `words` and `characters` keep the most frequent. The others need every character of
-    the text, and a vocabulary that cannot hold them is an error.
+    `bytes` always has 260 and `byte_bpe` at least as many. `words` and `characters` keep the most frequent. The others
+    need every character of the text, and a vocabulary that cannot hold them is an error.
     """
     tokenizer = KINDS[kind]((text[:LONGEST] for text in texts), vocabulary, split, lowercase)
     size = tokenizer.get_vocab_size()
     if size <= len(NAMES):
         raise RegardError("there is no text to learn a vocabulary from; check data.train")
-    if size > vocabulary and kind != "bytes":
+    if size > vocabulary and kind not in ("bytes", "byte_bpe"):
         raise _too_small(vocabulary, f"they need {size} entries")
     return tokenizer
 
@@ -142,6 +143,24 @@ def _bytes(_texts: Iterator[str], _vocabulary: int, _split: Split, lowercase: bo
     return tokenizer
 
 
+def _byte_bpe(texts: Iterator[str], vocabulary: int, _split: Split, lowercase: bool) -> tokenizers.Tokenizer:
+    """As GPT-2 has it: bytes, joined within words; a word has its space before it (Radford 2019, 2.2)."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=NAMES[UNK]))
+    tokenizer.normalizer = _normalizer([], lowercase)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        min_frequency=FEWEST,
+        special_tokens=list(NAMES),
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
 def _characters(texts: Iterator[str], vocabulary: int, _split: Split, lowercase: bool) -> tokenizers.Tokenizer:
     tokenizer = _most_frequent(texts, vocabulary, pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"), lowercase)
     tokenizer.decoder = decoders.Fuse()
@@ -149,19 +168,27 @@ def _characters(texts: Iterator[str], vocabulary: int, _split: Split, lowercase:
 
 
 def _words(texts: Iterator[str], vocabulary: int, _split: Split, lowercase: bool) -> tokenizers.Tokenizer:
-    return _most_frequent(texts, vocabulary, pre_tokenizers.Split(" ", "removed"), lowercase)
+    apart = pre_tokenizers.Sequence([pre_tokenizers.Split("\n", "isolated"), pre_tokenizers.Split(" ", "removed")])
+    return _most_frequent(texts, vocabulary, apart, lowercase)
 
 
 def _most_frequent(
     texts: Iterator[str], vocabulary: int, pieces: pre_tokenizers.PreTokenizer, lowercase: bool
 ) -> tokenizers.Tokenizer:
-    tokenizer = tokenizers.Tokenizer(models.WordLevel(unk_token=NAMES[UNK]))
-    tokenizer.normalizer = _normalizer([], lowercase)
-    tokenizer.pre_tokenizer = pieces
+    """Whole pieces of the text; one that is called as a special token is that token, such as <unk> in WikiText."""
+    counted = tokenizers.Tokenizer(models.WordLevel(unk_token=NAMES[UNK]))
+    counted.normalizer = _normalizer([], lowercase)
+    counted.pre_tokenizer = pieces
     trainer = trainers.WordLevelTrainer(
         vocab_size=vocabulary, min_frequency=1, special_tokens=list(NAMES), show_progress=False
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    counted.train_from_iterator(texts, trainer)
+    frequent = sorted(counted.get_vocab().items(), key=lambda entry: entry[1])
+    entries = {piece: number for number, piece in enumerate(dict.fromkeys([*NAMES, *(piece for piece, _ in frequent)]))}
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(entries, unk_token=NAMES[UNK]))
+    tokenizer.normalizer = counted.normalizer
+    tokenizer.pre_tokenizer = pieces
+    tokenizer.add_special_tokens(list(NAMES))
     return tokenizer
 
 
@@ -184,6 +211,7 @@ KINDS: dict[Kind, Callable[[Iterator[str], int, Split, bool], tokenizers.Tokeniz
     "unigram": _unigram,
     "wordpiece": _wordpiece,
     "bytes": _bytes,
+    "byte_bpe": _byte_bpe,
     "characters": _characters,
     "words": _words,
 }

@@ -43,15 +43,20 @@ def sample(
     copies = torch.arange(len(source), device=source.device).repeat_interleave(config.n_best)
 
     def choose(logits: Tensor, rows: Tensor, length: int) -> Tensor:
-        heated = logits.float() / config.temperature
-        if config.top_k:
-            heated = keep_top_k(heated, config.top_k)
-        if config.top_p < 1:
-            heated = keep_nucleus(heated, config.top_p)
-        return draw(heated, uniform[rows, length])
+        return choose_at_random(logits, uniform[rows, length], config=config)
 
     state = state.reorder(copies)
     return follow(model, state, source[copies], first[copies], config=config, constraints=constraints, choose=choose)
+
+
+def choose_at_random(logits: Tensor, uniform: Tensor, *, config: DecodingConfig) -> Tensor:
+    """One token for each row, by the temperature, top_k and top_p of `config`. (N, V), (N,) in [0, 1) → (N,)."""
+    heated = logits.float() / config.temperature
+    if config.top_k:
+        heated = keep_top_k(heated, config.top_k)
+    if config.top_p < 1:
+        heated = keep_nucleus(heated, config.top_p)
+    return draw(heated, uniform)
 
 
 def uniform_numbers(

@@ -14,15 +14,19 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator
 
 from regard import models
 from regard.data.examples import DataConfig
+from regard.data.text import TextConfig
 from regard.data.tokenizers import TokenizerConfig
 from regard.decoding.config import DecodingConfig
 from regard.errors import RegardError, unknown_name
 from regard.recipes.presets import fill_in
 from regard.training.config import TrainingConfig
+
+DATA: dict[str, type[BaseModel]] = {"translate": DataConfig, "transcribe": DataConfig, "write": TextConfig}
+"""What [data] looks like, by task."""
 
 
 class Recipe(BaseModel):
@@ -30,12 +34,19 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    task: Literal["translate", "transcribe"] = "translate"
-    data: DataConfig = Field(default_factory=DataConfig)
+    task: Literal["translate", "transcribe", "write"] = "translate"
+    data: Any = Field(default_factory=dict, validate_default=True)  # the class that DATA has for the task
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
     model: SerializeAsAny[BaseModel]
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     decoding: DecodingConfig = Field(default_factory=DecodingConfig)
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _by_task(cls, value: Any, found: ValidationInfo) -> Any:
+        if not isinstance(value, Mapping) or "task" not in found.data:
+            return value
+        return DATA[found.data["task"]].model_validate(value)
 
     @field_validator("model", mode="before")
     @classmethod
@@ -86,7 +97,9 @@ def parse(text: str, *, where: str, changes: Iterable[str] = ()) -> Recipe:
     try:
         return Recipe.model_validate(table)
     except ValidationError as error:
-        raise RegardError(f"{where}: {_explain(error, Recipe, kind=model['kind'])}") from None
+        raise RegardError(
+            f"{where}: {_explain(error, Recipe, kind=model['kind'], task=str(table.get('task')))}"
+        ) from None
 
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -148,13 +161,13 @@ def _apply(table: dict[str, Any], change: str) -> None:
     table[last] = parsed
 
 
-def _explain(error: ValidationError, config: type[BaseModel], *, kind: str = "") -> str:
+def _explain(error: ValidationError, config: type[BaseModel], *, kind: str = "", task: str = "") -> str:
     """The first thing wrong, as a sentence with the key, what was found and what to do."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"] if not _is_branch(str(part))]
     key = ".".join(path)
     if first["type"] == "extra_forbidden":
-        known = _fields(path[:-1], config, kind)
+        known = _fields(path[:-1], config, kind, task)
         return str(unknown_name("key", key, [".".join([*path[:-1], name]) for name in known]))
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
@@ -169,11 +182,14 @@ def _is_branch(part: str) -> bool:
     return not part.replace("_", "").isalnum() or part in ("str", "int", "float", "Files") or "[" in part
 
 
-def _fields(path: list[str], here: type[BaseModel], kind: str) -> list[str]:
+def _fields(path: list[str], here: type[BaseModel], kind: str, task: str) -> list[str]:
     """The keys that are known at `path`."""
     for name in path:
         if name == "model":
             here = models.config_class(kind)
+            continue
+        if name == "data" and here is Recipe:
+            here = DATA.get(task, DataConfig)
             continue
         inner = _model_in(here.model_fields[name].annotation) if name in here.model_fields else None
         if inner is None:

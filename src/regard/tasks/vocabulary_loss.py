@@ -21,7 +21,11 @@ def vocabulary_loss(hidden: Tensor, output: Linear, target: Tensor, *, smoothing
     hidden (N, M), target (N,) → (), (N,).   Logits are made, used for loss and gradient, and dropped, `ROWS` at a time:
     memory does not grow with N·V, and each logit is computed once for both directions.
     """
-    return _VocabularyLoss.apply(hidden, output.weight, output.bias, target, smoothing, output.products)
+    weight: Tensor = output.weight
+    bias: Tensor | None = output.bias
+    if not torch.is_grad_enabled():  # which a function of its own is not told
+        weight, bias = weight.detach(), None if bias is None else bias.detach()
+    return _VocabularyLoss.apply(hidden, weight, bias, target, smoothing, output.products)
 
 
 def divergence(first: Tensor, second: Tensor, output: nn.Linear) -> Tensor:

@@ -20,6 +20,7 @@ class TrainingConfig(BaseModel):
     accumulate: int = Field(1, ge=1, description="batches whose gradients are summed into one update")
 
     learning_rate: float = Field(0.001, gt=0, description="highest rate; for noam the factor before the formula")
+    lowest_rate: float = Field(0.0, ge=0, description="the rate that cosine and linear end at")
     warmup: int = Field(1000, ge=0, description="steps of linear rise to the highest rate")
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     optimiser: Literal["adam", "adamw"] = "adam"
@@ -47,6 +48,8 @@ class TrainingConfig(BaseModel):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
+        if self.lowest_rate > self.learning_rate:
+            raise ValueError(f"lowest_rate={self.lowest_rate:g} exceeds learning_rate={self.learning_rate:g}; lower it")
         if self.schedule in ("noam", "inverse_sqrt") and self.warmup == 0:
             raise ValueError(
                 f'schedule="{self.schedule}" falls from the end of its warm-up, so warmup=0 leaves it undefined; '

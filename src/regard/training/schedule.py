@@ -2,11 +2,11 @@
 
     noam          r · M^−½ · min(t^−½, t · w^−3/2)                        Vaswani 2017, equation 3, times r
     inverse_sqrt  r · t/w                 until t = w, then r · √(w/t)
-    cosine        r · t/w                 until t = w, then r · (1 + cos π(t − w)/(T − w)) / 2
-    linear        r · t/w                 until t = w, then r · (T − t)/(T − w)
+    cosine        r · t/w                 until t = w, then l + (r − l) · (1 + cos π(t − w)/(T − w)) / 2
+    linear        r · t/w                 until t = w, then l + (r − l) · (T − t)/(T − w)
     constant      r · t/w                 until t = w, then r
 
-t is the step, r `learning_rate`, w `warmup`, T `steps`, M the width of the model.
+t is the step, r `learning_rate`, l `lowest_rate`, w `warmup`, T `steps`, M the width of the model.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ def inverse_sqrt(step: int, *, learning_rate: float, warmup: int) -> float:
     return learning_rate * (step / warmup if step < warmup else math.sqrt(warmup / step))
 
 
-def cosine(step: int, *, learning_rate: float, warmup: int, steps: int) -> float:
+def cosine(step: int, *, learning_rate: float, warmup: int, steps: int, lowest_rate: float = 0.0) -> float:
     if step < warmup:
         return learning_rate * step / warmup
-    return learning_rate * (1 + math.cos(math.pi * _progress(step, warmup, steps))) / 2
+    left = (1 + math.cos(math.pi * _progress(step, warmup, steps))) / 2
+    return lowest_rate + (learning_rate - lowest_rate) * left
 
 
-def linear(step: int, *, learning_rate: float, warmup: int, steps: int) -> float:
+def linear(step: int, *, learning_rate: float, warmup: int, steps: int, lowest_rate: float = 0.0) -> float:
     if step < warmup:
         return learning_rate * step / warmup
-    return learning_rate * (1 - _progress(step, warmup, steps))
+    return lowest_rate + (learning_rate - lowest_rate) * (1 - _progress(step, warmup, steps))
 
 
 def constant(step: int, *, learning_rate: float, warmup: int) -> float:
@@ -46,7 +47,7 @@ def constant(step: int, *, learning_rate: float, warmup: int) -> float:
 
 def build(config: TrainingConfig, *, width: int | None = None) -> Schedule:
     """The schedule a recipe asks for, as a function of the step alone. Only noam needs the width of the model."""
-    rate, warmup, steps = config.learning_rate, config.warmup, config.steps
+    rate, warmup, steps, lowest = config.learning_rate, config.warmup, config.steps, config.lowest_rate
     if config.schedule == "noam":
         if width is None:
             raise RegardError('schedule="noam" scales with the width of the model, which has none; try "inverse_sqrt"')
@@ -54,9 +55,9 @@ def build(config: TrainingConfig, *, width: int | None = None) -> Schedule:
     if config.schedule == "inverse_sqrt":
         return lambda step: inverse_sqrt(step, learning_rate=rate, warmup=warmup)
     if config.schedule == "cosine":
-        return lambda step: cosine(step, learning_rate=rate, warmup=warmup, steps=steps)
+        return lambda step: cosine(step, learning_rate=rate, warmup=warmup, steps=steps, lowest_rate=lowest)
     if config.schedule == "linear":
-        return lambda step: linear(step, learning_rate=rate, warmup=warmup, steps=steps)
+        return lambda step: linear(step, learning_rate=rate, warmup=warmup, steps=steps, lowest_rate=lowest)
     return lambda step: constant(step, learning_rate=rate, warmup=warmup)
 
 

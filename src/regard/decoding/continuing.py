@@ -1,0 +1,121 @@
+"""Going on from prompts, a token at a time, for as long as one likes.
+
+A model that looks back on a bounded number of tokens goes on when they are used up: it begins again with the last half
+of them.
+
+N rows alive now  V vocabulary  R reach
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from regard.decoding.config import DecodingConfig
+from regard.decoding.constraints import constraints
+from regard.decoding.protocol import Model, evaluation, special_of
+from regard.decoding.sampling import choose_at_random, uniform_numbers
+from regard.decoding.vocabulary import largest, log_normaliser, own
+
+
+@dataclass(frozen=True)
+class Said:
+    """One token of one row, and its log p."""
+
+    row: int
+    token: int
+    logprob: float
+
+
+class Continuation:
+    """Rows that go on from their prompts, together and each as if alone; `n_best` neighbouring rows for each prompt.
+
+    `advance` lets every row alive say one token; a row ends with EOS, at `max_length`, or when it is dropped.
+    """
+
+    def __init__(
+        self, model: Model[Any, Any], prompts: Sequence[Sequence[int]], *, config: DecodingConfig, reach: int | None
+    ) -> None:
+        self.model, self.config, self.reach = model, config, reach
+        self.special = special_of(model)
+        self.device = next(model.parameters()).device  # type: ignore[attr-defined]
+        copies = config.n_best
+        self.context = [list(prompt) or [self.special.bos] for prompt in prompts for _ in range(copies)]
+        self.said: list[list[int]] = [[] for _ in self.context]
+        self.rows = list(range(len(self.context)))  # those alive
+        self.rules = constraints(config, None, rows=len(self.rows), device=self.device, special=self.special)
+        self.uniform = self._draws(prompts) if config.sample else torch.empty(0)
+        self.state: Any = None
+        self.token = torch.empty(0, dtype=torch.int64)
+
+    @property
+    def over(self) -> bool:
+        return not self.rows
+
+    def advance(self) -> list[Said]:
+        """What each row alive says next; rows that say EOS, and those at `max_length`, are alive no longer."""
+        with evaluation(self.model):
+            said = self._say()
+        for each in said:
+            self.said[each.row].append(each.token)
+            self.context[each.row].append(each.token)
+        last = len(self.said[said[0].row]) == self.config.max_length
+        self.drop({each.row for each in said if last or each.token == self.special.eos or each.logprob == -math.inf})
+        return said
+
+    def drop(self, ended: set[int]) -> None:
+        """Let these rows say nothing more."""
+        going = [place for place, row in enumerate(self.rows) if row not in ended]
+        if len(going) == len(self.rows):
+            return
+        self.rows = [self.rows[place] for place in going]
+        places = torch.tensor(going, dtype=torch.int64, device=self.device)
+        with evaluation(self.model):
+            self.token, self.state = self.token[places], self.state.reorder(places)
+
+    def _say(self) -> list[Said]:
+        if self._at_reach():
+            self._read()
+        logits, self.state = self.model.step(self.token, self.state)
+        logits = own(logits)
+        normaliser = log_normaliser(logits)
+        length = len(self.said[self.rows[0]])
+        before = torch.tensor([self.said[row] for row in self.rows], dtype=torch.int64, device=self.device)
+        self.rules.apply(logits, before, torch.tensor(self.rows, device=self.device))
+        self.token = self._choose(logits, length)
+        logprobs = logits.gather(1, self.token.unsqueeze(1)).squeeze(1).float() - normaliser
+        return [Said(*each) for each in zip(self.rows, self.token.tolist(), logprobs.tolist(), strict=True)]
+
+    def _at_reach(self) -> bool:
+        """Whether the model must read anew: at the beginning, and when a row has used up what it can look back on."""
+        return self.state is None or any(self.reach and len(self.context[row]) > self.reach for row in self.rows)
+
+    def _read(self) -> None:
+        for row in self.rows:
+            if self.reach and len(self.context[row]) > self.reach:
+                self.context[row] = self.context[row][-max(self.reach // 2, 1) :]
+        contexts = [torch.tensor(self.context[row]) for row in self.rows]
+        lengths = torch.tensor([len(context) for context in contexts], device=self.device)
+        memory = self.model.encode(pad_sequence(contexts, batch_first=True).to(self.device), lengths)
+        self.state = self.model.start(memory)
+        self.token = self.model.first(memory)  # type: ignore[attr-defined]
+
+    def _choose(self, logits: Tensor, length: int) -> Tensor:
+        if not self.config.sample:
+            return largest(logits, 1)[1].squeeze(1)
+        return choose_at_random(logits, self.uniform[self.rows, length], config=self.config)
+
+    def _draws(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """Random numbers of each row, from the seed and what its prompt says. (rows, max_length)"""
+        alone = (torch.tensor([list(prompt)], dtype=torch.int64) for prompt in prompts)
+        numbers = [
+            uniform_numbers(row, torch.tensor([row.shape[1]]), config=self.config, special=self.special)
+            for row in alone
+        ]
+        return torch.cat(numbers).to(self.device)
