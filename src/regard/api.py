@@ -10,8 +10,9 @@ from rich.console import Console
 
 from regard import models, recipes
 from regard.errors import RegardError
-from regard.jobs import JOBS
+from regard.jobs import JOBS, Job
 from regard.jobs.base import Model as Model
+from regard.jobs.bodies import completed
 from regard.recipes import Recipe
 from regard.training import durable, machine
 from regard.training import report as reports
@@ -33,7 +34,8 @@ def train(
     chosen = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes)
     name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
     path = Path(out) if out is not None else Path("runs") / name
-    form = JOBS[chosen.task].form
+    chosen = completed(chosen)
+    form = _job(chosen).form
     if models.KINDS[chosen.kind].form != form:
         able = ", ".join(models.kinds(form))
         raise RegardError(f'task = "{chosen.task}" is for the kinds {able}, and not for kind = "{chosen.kind}"')
@@ -45,7 +47,7 @@ def train(
 def _train(recipe: Recipe, path: Path, console: Console) -> Model:
     begun = _settle(path, recipe)
     machine.prepare(recipe.training)
-    prepared = JOBS[recipe.task].prepare(recipe, path, begun=begun, console=console)
+    prepared = _job(recipe).prepare(recipe, path, begun=begun, console=console)
     _require_same_data(path, prepared.learned_from, begun=begun)
     console.out(prepared.summary)
     report = train_in(
@@ -78,7 +80,13 @@ def load(path: str | Path) -> Model:
     recipe = recipes.load(path / "recipe.toml")
     if missing := [name for name in Recipe.model_fields if name not in recipe.model_fields_set]:
         raise RegardError(f"{path / 'recipe.toml'} has no [{missing[0]}], so it was cut off; copy the model again")
-    return JOBS[recipe.task].load(recipe, path)
+    return _job(recipe).load(recipe, path)
+
+
+def _job(recipe: Recipe) -> Job:
+    if recipe.task not in JOBS:
+        raise RegardError(f'task = "{recipe.task}" can be a body and nothing else yet; there are {", ".join(JOBS)}')
+    return JOBS[recipe.task]
 
 
 def _settle(path: Path, recipe: Recipe) -> bool:

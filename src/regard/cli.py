@@ -9,12 +9,15 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
 from regard.errors import RegardError
 from regard.version import __version__
+
+if TYPE_CHECKING:
+    from regard.tasks.scores import Score
 
 app = typer.Typer(
     name="regard",
@@ -176,12 +179,18 @@ def evaluate(
 ) -> None:
     """Score a model on data it has not learned from, alone or against another."""
     from regard.api import load
-    from regard.jobs.translator import as_translator
+    from regard.jobs.translator import Translator, as_translator
 
     if (source is None) != (target is None) or (source and data):
         raise RegardError("give --data, or --source and --target: two files with as many lines")
     entry = {"source": source, "target": target} if source and target else data
-    loaded = as_translator(load(model))
+    found = load(model)
+    if not isinstance(found, Translator):
+        if source or against or tokenized or beam:
+            raise RegardError(f'{model} is for task = "{found.recipe.task}": only --data and --json are for it')
+        _show_scores(found.evaluate(data), as_json=as_json)
+        return
+    loaded = found
     decoding = None if beam is None else loaded.decoding({"beam": beam})
     tokenize = "none" if tokenized else "13a"
     if against is not None:
@@ -194,11 +203,7 @@ def evaluate(
         for name, row in result.items():
             print(f"{name:10} {row['first']:8.2f} {row['second']:8.2f} {row['p']:8.4f}")
         return
-    scores = loaded.evaluate(entry, tokenize=tokenize, decoding=decoding)
-    if as_json:
-        print(json.dumps({name: {"value": s.value, "signature": s.signature} for name, s in scores.items()}, indent=2))
-        return
-    _print_scores({name: s.value for name, s in scores.items()}, {name: s.signature for name, s in scores.items()})
+    _show_scores(loaded.evaluate(entry, tokenize=tokenize, decoding=decoding), as_json=as_json)
 
 
 @app.command()
@@ -256,13 +261,31 @@ def bench(
 def export(
     model: ModelPath,
     out: Annotated[Path, typer.Argument(metavar="DIR", help="a directory that is not there yet")],
-    to: Annotated[Literal["ctranslate2"], typer.Option("--to", help="the format")],
+    to: Annotated[Literal["ctranslate2", "huggingface"], typer.Option("--to", help="the format")],
 ) -> None:
     """Write a model in another format, with all that is needed to use it there."""
-    from regard.interchange.ctranslate2 import export as export_model
+    if to == "huggingface":
+        from regard.jobs.imported import export_model
+    else:
+        from regard.interchange.ctranslate2 import export as export_model
 
     export_model(model, out)
     print(f"{out} holds the model for {to}, and its tokenizers")
+
+
+@app.command("import")
+def import_(
+    source: Annotated[
+        str, typer.Argument(metavar="DIR", help="a Hugging Face directory, or an installed package with one inside")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="the model directory, which is not there yet")],
+) -> None:
+    """Bring a model from elsewhere, to use it or to start from it."""
+    from regard.jobs.imported import import_model
+
+    recipe = import_model(source, out)
+    print(f'{out} holds {source} as kind = "{recipe.kind}" for task = "{recipe.task}"; try:')
+    print(f'  regard run {out} "a text"')
 
 
 @app.command()
@@ -288,6 +311,13 @@ def _print_table(rows: dict[str, str], as_json: bool) -> None:
     width = max(map(len, rows))
     for name, line in rows.items():
         print(f"{name:{width}}  {line}")
+
+
+def _show_scores(scores: dict[str, Score], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({name: {"value": s.value, "signature": s.signature} for name, s in scores.items()}, indent=2))
+        return
+    _print_scores({name: s.value for name, s in scores.items()}, {name: s.signature for name, s in scores.items()})
 
 
 def _print_scores(scores: dict[str, float], signatures: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Rows of ids become batches of tensors. The only file of this room that knows torch.
+"""Rows of ids become batches of tensors. Of this room only this and text_batches know torch.
 
 B batch  S longest source  T longest target, both with EOS
 """

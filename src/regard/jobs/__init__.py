@@ -3,14 +3,18 @@
 base         what every job has in common
 pairs        one text in, one text out: translate, transcribe
 translator   the model that comes of it
+embedder     one text in, one vector out: embed
+bodies       what a model takes from another to start with
+imported     models from elsewhere, and back
 stored       the files of a model directory
 """
 
 from __future__ import annotations
 
 from regard.jobs.base import Job, Model
+from regard.jobs.embedder import EmbedJob
 from regard.jobs.pairs import PairsJob
 
-JOBS: dict[str, Job] = {"translate": PairsJob(), "transcribe": PairsJob()}
+JOBS: dict[str, Job] = {"translate": PairsJob(), "transcribe": PairsJob(), "embed": EmbedJob()}
 
 __all__ = ["JOBS", "Job", "Model"]
