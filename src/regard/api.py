@@ -125,4 +125,5 @@ def _require_same_data(path: Path, checksum: str, *, begun: bool) -> None:
             f"{path} was trained on other pairs than data.train has now; choose another directory with -o, "
             "or put the file back as it was"
         )
+    note.parent.mkdir(exist_ok=True)
     durable.write_file(note, json.dumps(checksum).encode())

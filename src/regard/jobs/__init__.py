@@ -3,6 +3,7 @@
 base         what every job has in common
 pairs        one text in, one text out: translate, transcribe
 translator   the model that comes of it
+readers      texts in, labels, tags or spans out: classify, tag, answer
 embedder     one text in, one vector out: embed
 bodies       what a model takes from another to start with
 imported     models from elsewhere, and back
@@ -14,7 +15,15 @@ from __future__ import annotations
 from regard.jobs.base import Job, Model
 from regard.jobs.embedder import EmbedJob
 from regard.jobs.pairs import PairsJob
+from regard.jobs.readers import ANSWER, CLASSIFY, TAG
 
-JOBS: dict[str, Job] = {"translate": PairsJob(), "transcribe": PairsJob(), "embed": EmbedJob()}
+JOBS: dict[str, Job] = {
+    "translate": PairsJob(),
+    "transcribe": PairsJob(),
+    "embed": EmbedJob(),
+    "classify": CLASSIFY,
+    "tag": TAG,
+    "answer": ANSWER,
+}
 
 __all__ = ["JOBS", "Job", "Model"]

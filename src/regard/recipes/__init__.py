@@ -18,6 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationErr
 
 from regard import models
 from regard.data.examples import DataConfig
+from regard.data.labelled import LabelledData
+from regard.data.questions import AnsweredData
+from regard.data.tagged import TaggedData
 from regard.data.tokenizers import TokenizerConfig
 from regard.decoding.config import DecodingConfig
 from regard.errors import RegardError, unknown_name
@@ -26,7 +29,7 @@ from regard.recipes.presets import fill_in
 from regard.training.config import TrainingConfig
 
 # which class checks the [data] of a task; of those not listed, DataConfig
-DATA: dict[str, type[BaseModel]] = {}
+DATA: dict[str, type[BaseModel]] = {"classify": LabelledData, "tag": TaggedData, "answer": AnsweredData}
 
 
 class Recipe(BaseModel):
@@ -95,7 +98,7 @@ def parse(text: str, *, where: str, changes: Iterable[str] = ()) -> Recipe:
 def _model_table(table: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     """The [model] of a recipe with its preset filled in."""
     model = table.get("model")
-    if isinstance(model, dict) and "body" in model and "kind" not in model:
+    if isinstance(model, dict) and "body" in model and model.get("kind", "body") == "body":
         return model
     if not isinstance(model, dict) or not isinstance(model.get("kind"), str):
         raise RegardError(
