@@ -38,9 +38,9 @@ def sentences(path: Path) -> Path:
 def questions(path: Path) -> Path:
     rows = []
     for noun in NOUNS:
-        passage = f"the red {noun} sat on a mat. the sad dog ran in paris."
-        rows.append({"context": passage, "question": "on a?", "answer": "mat", "answer_start": passage.index("mat")})
-        rows.append({"context": passage, "question": "ran in?", "answer": "paris", "answer_start": 0})
+        for city in ("paris", "london"):
+            passage = f"the red {noun} sat on a mat{' in' * (len(noun) - 2)} {city}. the sad dog ran."
+            rows.append({"context": passage, "question": "in?", "answer": city, "answer_start": 0})
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     return path
 
@@ -83,11 +83,11 @@ def test_an_unknown_tag_and_lines_without_one_are_named(tmp_path: Path, body: Pa
 
 
 def test_an_answer_is_found_with_its_place(tmp_path: Path, body: Path):
-    changes = ["data.max_length=37", "training.steps=150", "training.validate_every=150"]
+    changes = ["data.max_length=37", "training.steps=80"]
     model = regard.train(recipe("answer", body, questions(tmp_path / "a.jsonl"), *changes), out=tmp_path / "model")
     assert model.report["scores"]["exact"] == 100
-    passage = "the red cat sat on a mat. the sad dog ran in paris."
-    found = regard.load(tmp_path / "model")({"question": "ran in?", "context": passage})
+    passage = "the red cat sat on a mat in paris. the sad dog ran."
+    found = regard.load(tmp_path / "model")({"question": "in?", "context": passage})
     assert (found["answer"], passage[found["start"] : found["end"]]) == ("paris", "paris")
     assert model(("ran in?", ""))["answer"] == ""
     with pytest.raises(RegardError, match="a question and a passage"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
@@ -98,5 +99,5 @@ def _read_objects(name: str, columns: TagColumns) -> Iterator[Tagged]:
             yield Tagged(tuple(words), begun(tags), place)
 
 
-def _texts(value: object) -> bool:
+def _texts(value: object) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)

@@ -84,7 +84,7 @@ class FindAnswer:
         """The most probable answer to each question: {"score", "start", "end", "answer"}."""
         questions = [_asked(each) for each in asked]
         parts = [(number, part) for number, each in enumerate(questions) for part in self._parts(*each)]
-        best = [{"score": 0.0, "start": 0, "end": 0, "answer": ""} for _ in questions]
+        best: list[dict[str, Any]] = [{"score": 0.0, "start": 0, "end": 0, "answer": ""} for _ in questions]
         nothing = [1.0] * len(questions)
         for batch, logits in self.reading.passes(model, [part.row for _, part in parts]):
             for line, row in enumerate(batch.rows):
