@@ -3,7 +3,7 @@
 base         what every job has in common
 pairs        one text in, one text out: translate, transcribe
 translator   the model that comes of it
-readers      texts in, labels, tags or spans out: classify, tag, answer
+readers      texts in, labels, tags or spans out: classify, tag, answer, fill
 embedder     one text in, one vector out: embed
 bodies       what a model takes from another to start with
 imported     models from elsewhere, and back
@@ -15,7 +15,7 @@ from __future__ import annotations
 from regard.jobs.base import Job, Model
 from regard.jobs.embedder import EmbedJob
 from regard.jobs.pairs import PairsJob
-from regard.jobs.readers import ANSWER, CLASSIFY, TAG
+from regard.jobs.readers import ANSWER, CLASSIFY, FILL, TAG
 
 JOBS: dict[str, Job] = {
     "translate": PairsJob(),
@@ -24,6 +24,7 @@ JOBS: dict[str, Job] = {
     "classify": CLASSIFY,
     "tag": TAG,
     "answer": ANSWER,
+    "fill": FILL,
 }
 
 __all__ = ["JOBS", "Job", "Model"]

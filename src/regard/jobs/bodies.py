@@ -21,6 +21,8 @@ from regard.recipes.bodies import BodyConfig
 from regard.special import OWN
 from regard.training.checkpoint import weights_of
 
+HEADS = ("pooler.", "transform.", "output.", "next_sentence.")
+
 
 def open_body(name: str | Path) -> Imported:
     """The model of a directory, ours or Hugging Face's, or of the one inside an installed package."""
@@ -45,20 +47,22 @@ def completed(recipe: Recipe) -> Recipe:
     body = open_body(wish.body)
     if not isinstance(body.config, BertConfig):
         raise RegardError(f"model.body = {wish.body!r} is no encoder; take one of the BERT family")
-    heads = {"masked_words": False, "next_sentence": False}
+    filling = recipe.task == "fill"
+    heads = {"masked_words": filling, "next_sentence": filling and body.config.next_sentence}
     changes: dict[str, Any] = {"body": wish.body, "vocabulary": len(body.weights["embedding.table.weight"]), **heads}
     changes |= {key: value for key in ("dropout", "pooling") if (value := getattr(wish, key)) is not None}
-    changes["pooler"] = recipe.task == "classify" and changes.get("pooling", "pooler") == "pooler"
+    summed_up = recipe.task == "classify" and changes.get("pooling", "pooler") == "pooler"
+    changes["pooler"] = summed_up or bool(heads["next_sentence"])
     return recipe.model_copy(update={"model": body.config.model_copy(update=changes)})
 
 
 def take_weights(encoder: nn.Module, name: str) -> None:
-    """Give a module the weights of a body; only a pooler, which not every body has, may start by chance."""
+    """Give a module the weights of a body; only what stands on a body, which not every one has, may start by chance."""
     body, wanted = open_body(name), weights_of(encoder)
     found = {key: tensor for key, tensor in body.weights.items() if key in wanted}
     for key, tensor in wanted.items():
         there = tuple(found[key].shape) if key in found else "missing"
-        if there != tuple(tensor.shape) and not (there == "missing" and key.startswith("pooler.")):
+        if there != tuple(tensor.shape) and not (there == "missing" and key.startswith(HEADS)):
             raise RegardError(
                 f"model.body = {name!r} does not fit [model]: {key} is {there} and must be {tensor.shape}"
             )

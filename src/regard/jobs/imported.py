@@ -28,7 +28,7 @@ def import_model(source: str | Path, out: Path) -> Recipe:
     if came.tokenizers is None:
         raise RegardError(f"{directory} has no tokenizer (tokenizer.json, vocab.txt or source.spm); add it")
     config: Any = came.config
-    task = TASKS[config.kind]
+    task = "fill" if getattr(config, "masked_words", False) else TASKS[config.kind]
     if task == "embed":
         config = config.model_copy(update={"pooling": _pooling(directory)})
     recipe = Recipe.model_validate({"task": task, "model": config.model_dump()})

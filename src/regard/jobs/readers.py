@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy
 import torch
 from rich.console import Console
 from torch import nn
 
 from regard import models
+from regard.data.documents import read_documents
 from regard.data.labelled import read_all, read_labelled, read_sets
 from regard.data.questions import read_questions
 from regard.data.tagged import read_tagged
@@ -24,9 +26,11 @@ from regard.jobs.base import Model, Prepared
 from regard.jobs.bodies import framing_of, open_body, take_weights
 from regard.jobs.stored import read_report, read_weights
 from regard.layers.low_rank import add_low_rank
+from regard.models.bert import BertConfig
 from regard.models.heads import Headed, Pooling
 from regard.recipes import Recipe
 from regard.tasks.classify import Classify
+from regard.tasks.fill import MASK, Fill
 from regard.tasks.find_answer import FindAnswer
 from regard.tasks.reading import Reading
 from regard.tasks.scores import Score
@@ -57,12 +61,15 @@ class ReaderJob:
             labels = self.task.labels_of(sets.train)
             tokenizer = _tokenizer(recipe, path, self.task.texts(sets.train), begun=begun)
             task = self._task(recipe, tokenizer, labels)
-            learned, validated = task.encode(sets.train), task.encode(sets.valid)
+            learned, validated, draw = task.encode(sets.train), task.encode(sets.valid), getattr(task, "draw", None)
+            if draw is not None:
+                validated = [draw(row, numpy.random.default_rng([0, at])) for at, row in enumerate(validated)]
         durable.write_file(path / LABELS, json.dumps(labels, ensure_ascii=False).encode())
         torch.manual_seed(training.seed)
         module = self._module(recipe, tokenizer, labels, begin=True)
         special, device = task.reading.framing.special, choose_device(training.device)
-        batches = TextBatches(learned, batch_tokens=training.batch_tokens, seed=training.seed, special=special)
+        settings = {"batch_tokens": training.batch_tokens, "seed": training.seed}
+        batches = TextBatches(learned, **settings, special=special, draw=draw)
         parameters = sum(parameter.numel() for parameter in module.parameters())
         learning = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
         return Prepared(
@@ -82,14 +89,18 @@ class ReaderJob:
         _require_bert(recipe)
         model: Any = recipe.model
         tokenizer = Tokenizers.load(path, special=model.special).source
-        try:
-            labels = json.loads((path / LABELS).read_bytes())
-        except (OSError, ValueError) as error:
-            raise RegardError(f"{path / LABELS} is damaged ({error}); copy the model directory again") from None
+        labels = self._labels(path)
         module = self._module(recipe, tokenizer, labels, begin=False)
         load_weights(module, read_weights(path), origin=path)
         task = self._task(recipe, tokenizer, labels)
         return Reader(path, recipe, module.eval(), task, read_report(path), read=self.read)
+
+    def _labels(self, path: Path) -> list[str]:
+        try:
+            found: list[str] = json.loads((path / LABELS).read_bytes())
+        except (OSError, ValueError) as error:
+            raise RegardError(f"{path / LABELS} is damaged ({error}); copy the model directory again") from None
+        return found
 
     def _task(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str]) -> Any:
         reading = Reading(tokenizer, framing_of(recipe.model, max_length=recipe.data.max_length))
@@ -105,6 +116,34 @@ class ReaderJob:
         pooling: Pooling | None = (model.pooling or "pooler") if self.pooled else None
         module = Headed(encoder, width=model.width, classes=len(labels), pooling=pooling, dropout=model.dropout)
         freeze(module, recipe.training.freeze, lora=bool(recipe.training.lora))
+        return module
+
+
+class FillJob(ReaderJob):
+    """The body itself learns, with its own heads."""
+
+    def _labels(self, path: Path) -> list[str]:  # noqa: ARG002 - what is filled in is in the vocabulary
+        return []
+
+    def _task(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str]) -> Any:  # noqa: ARG002
+        model, data = recipe.model, recipe.data
+        assert isinstance(model, BertConfig)
+        if not model.masked_words:
+            raise RegardError('task = "fill" needs the head that fills in words; set model.masked_words=true')
+        reading = Reading(tokenizer, framing_of(model, max_length=getattr(data, "max_length", None)))
+        return Fill(
+            reading,
+            pairs=model.next_sentence,
+            share=data.mask,
+            whole_words=data.whole_words,
+            seed=recipe.training.seed,
+        )
+
+    def _module(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str], *, begin: bool) -> nn.Module:  # noqa: ARG002
+        model: Any = recipe.model
+        module = models.from_config(model, vocabulary=tokenizer.size)
+        if begin and model.body:
+            take_weights(module, model.body)
         return module
 
 
@@ -199,6 +238,8 @@ def _tokenizer(recipe: Recipe, path: Path, texts: Iterator[str], *, begun: bool)
         settings = recipe.tokenizer
         kinds = {"kind": settings.kind, "vocabulary": settings.vocabulary, "split": settings.split}
         tokenizers = Tokenizers(Tokenizer.train(texts, **kinds, lowercase=settings.lowercase))  # type: ignore[arg-type]
+        if recipe.task == "fill":
+            tokenizers.source.inner.add_special_tokens([MASK])
     tokenizers.save(path)
     return tokenizers.source
 
@@ -217,4 +258,5 @@ def _require_bert(recipe: Recipe) -> None:
 
 CLASSIFY = ReaderJob(read_labelled, Classify, pooled=True)
 TAG = ReaderJob(read_tagged, Tag, pooled=False)
+FILL = FillJob(read_documents, Fill, pooled=False)
 ANSWER = ReaderJob(read_questions, FindAnswer, pooled=False)

@@ -17,6 +17,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator
 
 from regard import models
+from regard.data.documents import DocumentsData
 from regard.data.examples import DataConfig
 from regard.data.labelled import LabelledData
 from regard.data.questions import AnsweredData
@@ -29,7 +30,12 @@ from regard.recipes.presets import fill_in
 from regard.training.config import TrainingConfig
 
 # which class checks the [data] of a task; of those not listed, DataConfig
-DATA: dict[str, type[BaseModel]] = {"classify": LabelledData, "tag": TaggedData, "answer": AnsweredData}
+DATA: dict[str, type[BaseModel]] = {
+    "classify": LabelledData,
+    "tag": TaggedData,
+    "answer": AnsweredData,
+    "fill": DocumentsData,
+}
 
 
 class Recipe(BaseModel):
@@ -37,7 +43,7 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    task: Literal["translate", "transcribe", "write", "embed", "classify", "tag", "answer"] = "translate"
+    task: Literal["translate", "transcribe", "write", "embed", "classify", "tag", "answer", "fill"] = "translate"
     data: Any = Field(default_factory=dict, validate_default=True)
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
     model: SerializeAsAny[BaseModel]
