@@ -22,6 +22,7 @@ from regard.training.train import train as train_in
 # what may change when a run is gone on with: how long it goes on, and on what
 LIMITS = ("training.steps", "training.minutes", "training.patience")
 CHANGEABLE = (*LIMITS, "training.threads", "training.device")
+OF_BODIES = ("freeze", "layer_decay", "lora")
 
 
 def train(
@@ -39,6 +40,9 @@ def train(
     if models.KINDS[chosen.kind].form != form:
         able = ", ".join(models.kinds(form))
         raise RegardError(f'task = "{chosen.task}" is for the kinds {able}, and not for kind = "{chosen.kind}"')
+    set_here = chosen.training.model_dump(include=set(OF_BODIES), exclude_defaults=True)
+    if form != "encoder" and set_here:
+        raise RegardError(f'training.{min(set_here)} is for tasks that start from a body, and not for "{chosen.task}"')
     _make_directory(path)
     with durable.alone(path):
         return _train(chosen, path, Console(stderr=True, quiet=not show, highlight=False))

@@ -15,6 +15,7 @@ from regard.errors import RegardError
 from regard.interchange.huggingface import Imported, import_directory
 from regard.interchange.packages import find_directory
 from regard.jobs.stored import read_weights
+from regard.layers.low_rank import merged
 from regard.models.bert import BertConfig
 from regard.recipes import Recipe
 from regard.recipes.bodies import BodyConfig
@@ -33,8 +34,7 @@ def open_body(name: str | Path) -> Imported:
     weights = read_weights(path)
     if any(key.startswith("encoder.") for key in weights):  # what stands on a body is left where it is
         weights = {key.removeprefix("encoder."): each for key, each in weights.items() if key.startswith("encoder.")}
-    if (adapted := [key for key in weights if key.endswith((".up", ".down"))]) and adapted:
-        raise RegardError(f"{name} was tuned by training.lora, and {adapted[0]} has no place in another model's body")
+    weights = merged(weights)
     tokenizers = Tokenizers.load(path, special=getattr(config, "special", OWN))
     return Imported(config, weights, tokenizers, path)
 

@@ -37,6 +37,7 @@ from regard.tasks.scores import Score
 from regard.tasks.tag import Tag
 from regard.training import durable
 from regard.training.checkpoint import load_weights
+from regard.training.config import TrainingConfig
 from regard.training.depth import freeze
 from regard.training.machine import choose_device
 from regard.training.run import Objective
@@ -111,12 +112,9 @@ class ReaderJob:
         encoder: Any = models.from_config(model, vocabulary=tokenizer.size)
         if begin and model.body:
             take_weights(encoder, model.body)
-        if recipe.training.lora:
-            add_low_rank(encoder, rank=recipe.training.lora)
         pooling: Pooling | None = (model.pooling or "pooler") if self.pooled else None
         module = Headed(encoder, width=model.width, classes=len(labels), pooling=pooling, dropout=model.dropout)
-        freeze(module, recipe.training.freeze, lora=bool(recipe.training.lora))
-        return module
+        return _tuned(module, recipe.training)
 
 
 class FillJob(ReaderJob):
@@ -144,7 +142,7 @@ class FillJob(ReaderJob):
         module = models.from_config(model, vocabulary=tokenizer.size)
         if begin and model.body:
             take_weights(module, model.body)
-        return module
+        return _tuned(module, recipe.training)
 
 
 class Reader(Model):
@@ -222,6 +220,14 @@ class FinalScores:
             scores = self.task.scores(module, self.examples)
         self.signatures = {name: score.signature for name, score in scores.items()}
         return {name: score.value for name, score in scores.items()}
+
+
+def _tuned(module: nn.Module, training: TrainingConfig) -> nn.Module:
+    """The module with what [training] says may learn."""
+    if training.lora:
+        add_low_rank(module, rank=training.lora)
+    freeze(module, training.freeze, lora=bool(training.lora))
+    return module
 
 
 def _tokenizer(recipe: Recipe, path: Path, texts: Iterator[str], *, begun: bool) -> Tokenizer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -35,3 +37,13 @@ def add_low_rank(module: nn.Module, *, rank: int, names: tuple[str, ...] = ("que
             linear = getattr(parent, name, None)
             if isinstance(linear, nn.Linear):
                 setattr(parent, name, LowRank(linear, rank=rank))
+
+
+def merged(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights by name with every change of low rank added to what it changes: W + (α/r) U D."""
+    plain = {name: tensor for name, tensor in weights.items() if not name.endswith((".up", ".down"))}
+    for name, up in weights.items():
+        if name.endswith(".up"):
+            place = name.removesuffix(".up")
+            plain[f"{place}.weight"] = plain[f"{place}.weight"] + SCALE * up @ weights[f"{place}.down"]
+    return plain
