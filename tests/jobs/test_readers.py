@@ -159,3 +159,16 @@ def test_one_label_is_too_few_and_too_many_layers_cannot_be_frozen(tmp_path: Pat
     films = write_films(tmp_path / "films.tsv")
     with pytest.raises(RegardError, match="the model has 3 layers"):
         regard.train(classifier(body, films, "training.freeze=4"), out=tmp_path / "other")
+
+
+@pytest.mark.parametrize("change", ["training.layer_decay=0.8", "training.lora=2", "training.freeze=1"])
+def test_a_run_that_is_gone_on_with_ends_with_the_same_weights(tmp_path: Path, body: Path, change: str):
+    films = write_films(tmp_path / "films.tsv")
+
+    def weights(name: str, steps: int) -> bytes:
+        changes = [change, f"training.steps={steps}", "training.validate_every=0", "training.checkpoint_every=3"]
+        regard.train(classifier(body, films, *changes, "model.dropout=0.1"), out=tmp_path / name)
+        return (tmp_path / name / "weights.safetensors").read_bytes()
+
+    assert weights("one", 4) != weights("one", 7)
+    assert weights("one", 7) == weights("other", 7)
