@@ -335,3 +335,8 @@ def test_the_page_explains_every_key_and_gives_its_default():
         assert config(**given[name]) == config()
     assert explained_keys(recurrent)["model"] == set(config_class("seq2seq").model_fields)
     assert config_class("seq2seq")(**tomllib.loads(recurrent)["model"]) == config_class("seq2seq")()
+
+
+def test_what_is_for_bodies_is_refused_elsewhere(tmp_path):
+    with pytest.raises(RegardError, match=r'training\.freeze is for tasks that start from a body, and not for "transl'):
+        regard.train("pairs", out=tmp_path / "out", changes=["training.freeze=2", "data.train=a.tsv"])

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 import regard
+import tiny_bert
 from regard import cli
 from small_models import copying, reversing, reversing_recipe, write_pairs
 
@@ -391,3 +392,40 @@ def test_a_test_file_that_cannot_be_read_is_told(call, tmp_path, data):
     (tmp_path / "folder").mkdir()
     (tmp_path / "one.tsv").write_text("no partner\n")
     assert_told(call("evaluate", reversing("transformer").path, "--data", tmp_path / data), data)
+
+
+# models from elsewhere, and tasks that answer with something other than a text
+
+
+def test_a_model_is_imported_run_and_exported(call, tmp_path):
+    tiny_bert.save(tmp_path / "theirs")
+    imported = call("import", tmp_path / "theirs", "-o", tmp_path / "ours")
+    assert imported.code == 0
+    assert 'task = "embed"' in imported.out
+    result = call("run", tmp_path / "ours", "a cat", "", "--json")
+    lines = [json.loads(line) for line in result.out.splitlines()]
+    assert [line["input"] for line in lines] == ["a cat", ""]
+    assert all(len(line["answers"]) == 24 for line in lines)
+    assert len(call("run", tmp_path / "ours", stdin=b"a cat\n").out.split()) == 24
+    assert call("export", tmp_path / "ours", tmp_path / "back", "--to", "huggingface").code == 0
+    assert (tmp_path / "back" / "config.json").exists()
+    assert_told(call("run", tmp_path / "ours", "a", "--beam", "3"), 'task = "embed"', "--beam")
+    assert_told(call("evaluate", tmp_path / "ours"), "no scores")
+    assert_told(call("import", tmp_path / "none", "-o", tmp_path / "x"), "neither a directory nor an installed package")
+
+
+def test_a_classifier_is_trained_run_and_evaluated(call, tmp_path):
+    tiny_bert.save(tmp_path / "body")
+    data = tmp_path / "films.tsv"
+    lines = [f"{word} {noun}\t{word}" for word in ("good", "bad") for noun in ("cat", "dog", "film")]
+    data.write_text("sentence\tlabel\n" + "\n".join(lines))
+    changes = ["training.steps=2", "training.validate_every=0", "training.average_of=last", f"data.train={data}"]
+    changes += [f"data.valid={data}", f"model.body={tmp_path / 'body'}", "data.max_length=20"]
+    call("train", "sst2", "-o", tmp_path / "model", *(part for change in changes for part in ("--set", change)))
+    result = call("run", tmp_path / "model", "good film", "--json")
+    assert {each["label"] for each in json.loads(result.out)["answers"]} == {"good", "bad"}
+    label, score = call("run", tmp_path / "model", "good film").out.split()
+    assert label in ("good", "bad")
+    assert 0 < float(score) < 1
+    assert {"accuracy", "f1"} == json.loads(call("evaluate", tmp_path / "model", "--data", data, "--json").out).keys()
+    assert_told(call("evaluate", tmp_path / "model", "--beam", "3"), "only --data and --json")

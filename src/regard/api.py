@@ -10,8 +10,9 @@ from rich.console import Console
 
 from regard import models, recipes
 from regard.errors import RegardError
-from regard.jobs import JOBS
+from regard.jobs import JOBS, Job
 from regard.jobs.base import Model as Model
+from regard.jobs.bodies import completed
 from regard.recipes import Recipe
 from regard.training import durable, machine
 from regard.training import report as reports
@@ -21,6 +22,7 @@ from regard.training.train import train as train_in
 # what may change when a run is gone on with: how long it goes on, and on what
 LIMITS = ("training.steps", "training.minutes", "training.patience")
 CHANGEABLE = (*LIMITS, "training.threads", "training.device")
+OF_BODIES = ("freeze", "layer_decay", "lora")
 
 
 def train(
@@ -33,10 +35,14 @@ def train(
     chosen = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes)
     name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
     path = Path(out) if out is not None else Path("runs") / name
-    form = JOBS[chosen.task].form
+    chosen = completed(chosen)
+    form = _job(chosen).form
     if models.KINDS[chosen.kind].form != form:
         able = ", ".join(models.kinds(form))
         raise RegardError(f'task = "{chosen.task}" is for the kinds {able}, and not for kind = "{chosen.kind}"')
+    set_here = chosen.training.model_dump(include=set(OF_BODIES), exclude_defaults=True)
+    if form != "encoder" and set_here:
+        raise RegardError(f'training.{min(set_here)} is for tasks that start from a body, and not for "{chosen.task}"')
     _make_directory(path)
     with durable.alone(path):
         return _train(chosen, path, Console(stderr=True, quiet=not show, highlight=False))
@@ -45,7 +51,7 @@ def train(
 def _train(recipe: Recipe, path: Path, console: Console) -> Model:
     begun = _settle(path, recipe)
     machine.prepare(recipe.training)
-    prepared = JOBS[recipe.task].prepare(recipe, path, begun=begun, console=console)
+    prepared = _job(recipe).prepare(recipe, path, begun=begun, console=console)
     _require_same_data(path, prepared.learned_from, begun=begun)
     console.out(prepared.summary)
     report = train_in(
@@ -78,7 +84,13 @@ def load(path: str | Path) -> Model:
     recipe = recipes.load(path / "recipe.toml")
     if missing := [name for name in Recipe.model_fields if name not in recipe.model_fields_set]:
         raise RegardError(f"{path / 'recipe.toml'} has no [{missing[0]}], so it was cut off; copy the model again")
-    return JOBS[recipe.task].load(recipe, path)
+    return _job(recipe).load(recipe, path)
+
+
+def _job(recipe: Recipe) -> Job:
+    if recipe.task not in JOBS:
+        raise RegardError(f'task = "{recipe.task}" can be a body and nothing else yet; there are {", ".join(JOBS)}')
+    return JOBS[recipe.task]
 
 
 def _settle(path: Path, recipe: Recipe) -> bool:
@@ -117,4 +129,5 @@ def _require_same_data(path: Path, checksum: str, *, begun: bool) -> None:
             f"{path} was trained on other pairs than data.train has now; choose another directory with -o, "
             "or put the file back as it was"
         )
+    note.parent.mkdir(exist_ok=True)
     durable.write_file(note, json.dumps(checksum).encode())

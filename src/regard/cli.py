@@ -269,13 +269,31 @@ def bench(
 def export(
     model: ModelPath,
     out: Annotated[Path, typer.Argument(metavar="DIR", help="a directory that is not there yet")],
-    to: Annotated[Literal["ctranslate2"], typer.Option("--to", help="the format")],
+    to: Annotated[Literal["ctranslate2", "huggingface"], typer.Option("--to", help="the format")],
 ) -> None:
     """Write a model in another format, with all that is needed to use it there."""
-    from regard.interchange.ctranslate2 import export as export_model
+    if to == "huggingface":
+        from regard.jobs.imported import export_model
+    else:
+        from regard.interchange.ctranslate2 import export as export_model
 
     export_model(model, out)
     print(f"{out} holds the model for {to}, and its tokenizers")
+
+
+@app.command("import")
+def import_(
+    source: Annotated[
+        str, typer.Argument(metavar="DIR", help="a Hugging Face directory, or an installed package with one inside")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="the model directory, which is not there yet")],
+) -> None:
+    """Bring a model from elsewhere, to use it or to start from it."""
+    from regard.jobs.imported import import_model
+
+    recipe = import_model(source, out)
+    print(f'{out} holds {source} as kind = "{recipe.kind}" for task = "{recipe.task}"; try:')
+    print(f'  regard run {out} "a text"')
 
 
 @app.command()

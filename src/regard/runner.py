@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,8 @@ from regard.runtime.measure import ComputeType
 from regard.tasks.answers import CHUNK, Found
 
 RuntimeName = Literal["auto", "torch", "ctranslate2"]
+
+PAIRS = ("translate", "transcribe")
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ def run(
     directory: Path, texts: Iterable[str], question: Question, *, runtime: RuntimeName, compute_type: ComputeType
 ) -> None:
     """Answer the texts and print the answers, in order; a model that writes goes on from them."""
-    if read_recipe(directory).get("task") == "write":
+    task = read_recipe(directory).get("task")
+    if task == "write":
         from regard.prompter import go_on
 
         _refuse_for_writing(question, runtime=runtime, compute_type=compute_type)
@@ -57,6 +61,9 @@ def run(
         return
     if question.stop:
         raise RegardError('--stop is for models of task = "write"; leave it out')
+    if task not in PAIRS:
+        _run_reader(directory, texts, question)
+        return
     chosen = choose(directory, question, runtime=runtime, compute_type=compute_type)
     for line, answers in chosen.stream(texts, 1 if question.at_once else CHUNK):
         _print(line, answers, chosen.tokenizers, question)
@@ -72,6 +79,24 @@ def _refuse_for_writing(question: Question, *, runtime: RuntimeName, compute_typ
     }
     for option in (name for name, is_given in given.items() if is_given):
         raise RegardError(f"{option} is for models of pairs, and this one writes; leave it out")
+
+
+def _run_reader(directory: Path, texts: Iterable[str], question: Question) -> None:
+    """Models that answer with something other than a text: labels, tags, spans, vectors."""
+    from regard.api import load
+
+    unused = [name for name, value in question.changes.items() if (name, value) != ("n_best", 1)]
+    unused += [name for name in ("prefix", "alignment") if getattr(question, name)]
+    model = load(directory)
+    if unused:
+        raise RegardError(f'{directory} is for task = "{model.recipe.task}", to which --{unused[0]} says nothing')
+    remaining = iter(texts)
+    while lines := list(islice(remaining, 1 if question.at_once else CHUNK)):
+        for line, answer in zip(lines, model([model.read(line) for line in lines]), strict=True):
+            if question.as_json:
+                print(json.dumps({"input": line, "answers": answer}, ensure_ascii=False), flush=True)
+            else:
+                print(*model.shown(answer), sep="\n", flush=True)
 
 
 def choose(directory: Path, question: Question, *, runtime: RuntimeName, compute_type: ComputeType) -> Chosen:

@@ -38,6 +38,9 @@ def test_recipes_were_found():
 def test_a_bundled_recipe_builds_its_model_and_says_what_it_is(path: Path):
     recipe = recipes.load(path.stem)
     assert recipes.bundled()[path.stem]
+    if recipe.kind == "body":  # whose sizes are known when it is there
+        assert recipe.model.body
+        return
     import torch
 
     with torch.device("meta"):

@@ -10,7 +10,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -53,6 +53,8 @@ class Columns(BaseModel):
 
 
 Entry = str | Files
+Column = int | str
+Row = tuple[int, list[str]]  # number, and cells
 
 
 class Pair(NamedTuple):
@@ -83,11 +85,35 @@ def read_pairs(entry: Entry, columns: Columns | None = None) -> Iterator[Pair]:
     name = entry.lower()
     if name.endswith(".parquet.gz"):
         raise RegardError(f"{entry} is a packed Parquet file, which is packed inside already; unpack it with: gunzip")
-    columns = columns or Columns()
+    chosen = (columns or Columns()).pick(numbered=is_numbered(entry))
+    return (Pair(source, target, entry, line) for line, (source, target) in read_rows(entry, chosen))
+
+
+def is_numbered(name: str) -> bool:
+    """Whether the columns of a file have numbers unless names are given, as in TSV, and not names, as elsewhere."""
+    return not name.lower().removesuffix(".gz").endswith(tuple(FORMS))
+
+
+def read_rows(name: str, columns: Sequence[Column], *, numbers: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """Number and chosen cells of each row of a file in any of the forms of `read_pairs`; a blank line is empty cells.
+
+    With `numbers`, whole numbers in JSONL and Parquet are taken for what they look like as text.
+    """
     for suffix, read in FORMS.items():
-        if name.removesuffix(".gz").endswith(suffix):
-            return read(entry, columns)
-    return _read_tsv(entry, columns)
+        if name.lower().removesuffix(".gz").endswith(suffix):
+            return read(name, columns, numbers)
+    return _read_tsv(name, columns)
+
+
+def read_json(name: str) -> Any:
+    """A whole file as JSON, plain or gzip."""
+    with opened(name) as file:
+        try:
+            return json.load(file)
+        except (ValueError, RecursionError) as error:
+            raise RegardError(
+                f"{name} is not JSON ({error}); check the file, or name it .jsonl if it has lines"
+            ) from None
 
 
 def stamps(entry: Entry) -> list[tuple[str, int, int]]:
@@ -191,12 +217,12 @@ def _unequal(entry: Files, sources: int, targets: int) -> RegardError:
     )
 
 
-def _read_tsv(name: str, columns: Columns) -> Iterator[Pair]:
+def _read_tsv(name: str, columns: Sequence[Column]) -> Iterator[Row]:
     rows = ((number, text.split("\t")) for number, text in read_lines(name))
-    return _read_table(name, rows, columns.pick(numbered=True), separator="tab")
+    return _read_table(name, rows, columns, separator="tab")
 
 
-def _read_csv(name: str, columns: Columns) -> Iterator[Pair]:
+def _read_csv(name: str, columns: Sequence[Column], numbers: bool) -> Iterator[Row]:  # noqa: ARG001 - all is text
     reader = csv.reader((f"{text}\n" for _, text in read_lines(name)), strict=True)
 
     def rows() -> Iterator[tuple[int, list[str]]]:
@@ -206,23 +232,21 @@ def _read_csv(name: str, columns: Columns) -> Iterator[Pair]:
         except csv.Error as error:
             raise RegardError(f"{name}:{reader.line_num} is not CSV ({error}); check the quotes there") from None
 
-    return _read_table(name, rows(), columns.pick(numbered=False), separator="comma")
+    return _read_table(name, rows(), columns, separator="comma")
 
 
-def _read_table(
-    name: str, rows: Iterator[tuple[int, list[str]]], columns: tuple[int | str, int | str], *, separator: str
-) -> Iterator[Pair]:
-    """Pairs from rows of cells; a column given by name makes the first row a header."""
+def _read_table(name: str, rows: Iterator[Row], columns: Sequence[Column], *, separator: str) -> Iterator[Row]:
+    """The chosen ones of rows of cells; a column given by name makes the first row a header."""
     header: list[str] = []
     if any(isinstance(column, str) for column in columns):
         header = next(rows, (1, [""]))[1]
-    source, target = (column - 1 if isinstance(column, int) else _find(name, column, header) for column in columns)
-    needed = max(source, target) + 1
+    places = [column - 1 if isinstance(column, int) else _find(name, column, header) for column in columns]
+    needed = max(places) + 1
     for number, cells in rows:
         if len(cells) >= needed:
-            yield Pair(cells[source], cells[target], name, number)
+            yield number, [cells[place] for place in places]
         elif cells == [""]:
-            yield Pair("", "", name, number)
+            yield number, [""] * len(places)
         elif len(cells) == 1:
             raise RegardError(f"{name}:{number} has no {separator}; each line needs a source, a {separator}, a target")
         else:
@@ -235,46 +259,48 @@ def _read_table(
 def _find(name: str, column: str, there: list[str]) -> int:
     if column not in there:
         raise RegardError(
-            f"{name} has no column {column!r}; it has {', '.join(map(repr, there)) or 'none'}: "
-            "choose with data.columns.source and data.columns.target"
+            f"{name} has no column {column!r}; it has {', '.join(map(repr, there)) or 'none'}: choose with data.columns"
         )
     return there.index(column)
 
 
-def _read_jsonl(name: str, columns: Columns) -> Iterator[Pair]:
-    keys = columns.pick(numbered=False)
-    if not all(isinstance(key, str) for key in keys):
+def _read_jsonl(name: str, columns: Sequence[Column], numbers: bool) -> Iterator[Row]:
+    keys = [key for key in columns if isinstance(key, str)]
+    if len(keys) < len(columns):
         raise RegardError(f"data.columns gives a number, but {name} is JSONL; give the names of the keys")
     for number, text in read_lines(name):
-        if not text.strip():
-            yield Pair("", "", name, number)
-            continue
-        source, target = _values(f"{name}:{number}", text, [str(key) for key in keys])
-        yield Pair(source, target, name, number)
+        yield number, _values(f"{name}:{number}", text, keys, numbers) if text.strip() else [""] * len(keys)
 
 
-def _values(place: str, text: str, keys: list[str]) -> list[str]:
+def read_object(place: str, text: str, keys: Sequence[str]) -> dict[str, Any]:
+    """A line of JSONL."""
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RegardError(f"{place} is not JSON ({error}); each line must be one object") from None
     if not isinstance(record, dict):
-        raise RegardError(f'{place} is not an object; each line must look like {{"source": "…", "target": "…"}}')
+        example = ", ".join(f'"{key}": "…"' for key in keys)
+        raise RegardError(f"{place} is not an object; each line must look like {{{example}}}")
+    return record
+
+
+def _values(place: str, text: str, keys: Sequence[str], numbers: bool) -> list[str]:
+    record = read_object(place, text, keys)
     values = []
     for key in keys:
         if key not in record:
             there = ", ".join(map(repr, record)) or "none"
-            raise RegardError(
-                f"{place} has no key {key!r}; it has {there}: choose with data.columns.source and data.columns.target"
-            )
-        values.append(_text(f"{place}, key {key!r}", record[key]))
+            raise RegardError(f"{place} has no key {key!r}; it has {there}: choose with data.columns")
+        values.append(_text(f"{place}, key {key!r}", record[key], numbers=numbers))
     return values
 
 
-def _text(place: str, value: object) -> str:
-    """A cell as text: nothing is the empty text, anything but text is refused."""
+def _text(place: str, value: object, *, numbers: bool = False) -> str:
+    """A cell as text: nothing is the empty text, anything but text (and `numbers`) is refused."""
     if value is None:
         return ""
+    if numbers and isinstance(value, int):
+        return str(value)
     if not isinstance(value, str):
         raise RegardError(f"{place} holds {type(value).__name__}, not text; put it in quotes or choose another column")
     if len(value) >= LONGEST_LINE:
@@ -284,32 +310,28 @@ def _text(place: str, value: object) -> str:
     return value
 
 
-def _read_parquet(name: str, columns: Columns) -> Iterator[Pair]:
+def _read_parquet(name: str, columns: Sequence[Column], numbers: bool) -> Iterator[Row]:
     import pyarrow.parquet  # slow to import, and those who only encode text do not read any file
 
     stamps(name)  # a missing or empty file is told in the same words as for other forms
     try:
         with pyarrow.parquet.ParquetFile(Path(name).expanduser()) as file:
             there = file.schema_arrow.names
-            numbers = [
-                _find(name, column, there) if isinstance(column, str) else column - 1
-                for column in columns.pick(numbered=False)
-            ]
-            if max(numbers) >= len(there):
-                raise RegardError(f"{name} has {len(there)} columns and column {max(numbers) + 1} is wanted")
-            source, target = (there[number] for number in numbers)
+            places = [_find(name, column, there) if isinstance(column, str) else column - 1 for column in columns]
+            if max(places) >= len(there):
+                raise RegardError(f"{name} has {len(there)} columns and column {max(places) + 1} is wanted")
+            chosen = [there[place] for place in places]
             line = 0
-            for batch in file.iter_batches(batch_size=4096, columns=list({source, target})):
-                for left, right in zip(batch[source].to_pylist(), batch[target].to_pylist(), strict=True):
+            for batch in file.iter_batches(batch_size=4096, columns=list(set(chosen))):
+                for cells in zip(*(batch[column].to_pylist() for column in chosen), strict=True):
                     line += 1
-                    place = f"{name}:{line}"
-                    yield Pair(_text(place, left), _text(place, right), name, line)
+                    yield line, [_text(f"{name}:{line}", cell, numbers=numbers) for cell in cells]
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise RegardError(f"{name} is not a sound Parquet file ({reason}); fetch or write it again") from None
 
 
-FORMS: dict[str, Callable[[str, Columns], Iterator[Pair]]] = {
+FORMS: dict[str, Callable[[str, Sequence[Column], bool], Iterator[Row]]] = {
     ".csv": _read_csv,
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,

@@ -1,7 +1,7 @@
 """Text ↔ ids. Knows nothing of torch."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -78,6 +78,10 @@ class Tokenizer:
     def json(self) -> str:
         """The Hugging Face tokenizers form."""
         return self.inner.to_str(pretty=True)
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word of a sentence, as if it stood there; where spaces are bytes, each brings its own."""
+        return self.encode([f" {word}" if self._bytes else word for word in words])
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """The ids of each text."""

@@ -32,6 +32,14 @@ class Model:
         """The task's scores on the recipe's test data, or on other."""
         raise NotImplementedError
 
+    def read(self, line: str) -> Any:
+        """What a line of text asks; for most tasks, itself."""
+        return line
+
+    def shown(self, answer: Any) -> list[str]:
+        """An answer as lines for a terminal."""
+        return [str(answer)]
+
     @property
     def judged_on(self) -> str:
         """What `evaluate` takes unless other data is given."""

@@ -53,10 +53,14 @@ class BertConfig(BaseModel):
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "gelu"
     epsilon: PositiveFloat = 1e-12  # of the norms
     pooler: bool = True  # one vector for the whole text
+    pooling: Literal["pooler", "first", "mean"] | None = (
+        None  # how one vector is made of a text; the task's way if None
+    )
     masked_words: bool = True  # the head that fills in what was masked
     next_sentence: bool = True  # the head that says whether the second segment follows the first
     special: Special = OWN
     vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
+    body: str | None = None  # where the first weights come from, if not from chance
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -10,23 +10,37 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator
 
 from regard import models
+from regard.data.documents import DocumentsData
 from regard.data.examples import DataConfig
+from regard.data.labelled import LabelledData
+from regard.data.questions import AnsweredData
+from regard.data.tagged import TaggedData
 from regard.data.text import TextConfig
 from regard.data.tokenizers import TokenizerConfig
 from regard.decoding.config import DecodingConfig
 from regard.errors import RegardError, unknown_name
+from regard.recipes.bodies import BodyConfig
 from regard.recipes.presets import fill_in
 from regard.training.config import TrainingConfig
 
-DATA: dict[str, type[BaseModel]] = {"translate": DataConfig, "transcribe": DataConfig, "write": TextConfig}
-"""What [data] looks like, by task."""
+# which class checks the [data] of a task
+DATA: dict[str, type[BaseModel]] = {
+    "translate": DataConfig,
+    "transcribe": DataConfig,
+    "write": TextConfig,
+    "embed": DataConfig,
+    "classify": LabelledData,
+    "tag": TaggedData,
+    "answer": AnsweredData,
+    "fill": DocumentsData,
+}
 
 
 class Recipe(BaseModel):
@@ -34,7 +48,7 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    task: Literal["translate", "transcribe", "write"] = "translate"
+    task: Literal["translate", "transcribe", "write", "embed", "classify", "tag", "answer", "fill"] = "translate"
     data: Any = Field(default_factory=dict, validate_default=True)  # the class that DATA has for the task
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
     model: SerializeAsAny[BaseModel]
@@ -51,7 +65,7 @@ class Recipe(BaseModel):
     @field_validator("model", mode="before")
     @classmethod
     def _by_kind(cls, value: Any) -> Any:
-        return models.config_class(value["kind"]).model_validate(value) if isinstance(value, Mapping) else value
+        return _model_class(value).model_validate(value) if isinstance(value, Mapping) else value
 
     @property
     def kind(self) -> str:
@@ -86,20 +100,31 @@ def parse(text: str, *, where: str, changes: Iterable[str] = ()) -> Recipe:
         raise RegardError(f"{where} is not TOML: {error}") from None
     for change in changes:
         _apply(table, change)
+    table["model"] = _model_table(table, where=where)
+    known = {"data": DATA.get(str(table.get("task")), DataConfig), "model": _model_class(table["model"])}
+    try:
+        return Recipe.model_validate(table)
+    except ValidationError as error:
+        raise RegardError(f"{where}: {_explain(error, Recipe, tables=known)}") from None
+
+
+def _model_table(table: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """The [model] of a recipe with its preset filled in."""
     model = table.get("model")
+    if isinstance(model, dict) and "body" in model and model.get("kind", "body") == "body":
+        return model
     if not isinstance(model, dict) or not isinstance(model.get("kind"), str):
         raise RegardError(
             f'{where}: [model] needs a kind, for example kind = "transformer"; there are {", ".join(models.KINDS)}'
         )
     if model["kind"] not in models.KINDS:
         raise unknown_name(f"{where}: model.kind", model["kind"], models.KINDS)
-    table["model"] = fill_in(model, data=table.get("data", {}), where=where)
-    try:
-        return Recipe.model_validate(table)
-    except ValidationError as error:
-        raise RegardError(
-            f"{where}: {_explain(error, Recipe, kind=model['kind'], task=str(table.get('task')))}"
-        ) from None
+    return fill_in(model, data=table.get("data", {}), where=where)
+
+
+def _model_class(model: Mapping[str, Any]) -> type[BaseModel]:
+    """What checks a [model]: the config class of its kind; without a kind, it is a body from elsewhere."""
+    return models.config_class(model["kind"]) if model.get("kind", "body") != "body" else BodyConfig
 
 
 Config = TypeVar("Config", bound=BaseModel)
@@ -161,13 +186,16 @@ def _apply(table: dict[str, Any], change: str) -> None:
     table[last] = parsed
 
 
-def _explain(error: ValidationError, config: type[BaseModel], *, kind: str = "", task: str = "") -> str:
+Tables = Mapping[str, type[BaseModel]]  # the class of each table whose class depends on the recipe
+
+
+def _explain(error: ValidationError, config: type[BaseModel], *, tables: Tables = MappingProxyType({})) -> str:
     """The first thing wrong, as a sentence with the key, what was found and what to do."""
     first = error.errors()[0]
     path = [str(part) for part in first["loc"] if not _is_branch(str(part))]
     key = ".".join(path)
     if first["type"] == "extra_forbidden":
-        known = _fields(path[:-1], config, kind, task)
+        known = _fields(path[:-1], config, tables)
         return str(unknown_name("key", key, [".".join([*path[:-1], name]) for name in known]))
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "missing":
@@ -182,14 +210,11 @@ def _is_branch(part: str) -> bool:
     return not part.replace("_", "").isalnum() or part in ("str", "int", "float", "Files") or "[" in part
 
 
-def _fields(path: list[str], here: type[BaseModel], kind: str, task: str) -> list[str]:
+def _fields(path: list[str], here: type[BaseModel], tables: Tables) -> list[str]:
     """The keys that are known at `path`."""
-    for name in path:
-        if name == "model":
-            here = models.config_class(kind)
-            continue
-        if name == "data" and here is Recipe:
-            here = DATA.get(task, DataConfig)
+    for depth, name in enumerate(path):
+        if depth == 0 and name in tables:
+            here = tables[name]
             continue
         inner = _model_in(here.model_fields[name].annotation) if name in here.model_fields else None
         if inner is None:

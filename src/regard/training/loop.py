@@ -45,7 +45,7 @@ def fit(run: Run, task: Task, *, schedule: Schedule, watchers: Sequence[Watcher]
             nn.utils.clip_grad_norm_(parameters, config.clip)
         run.learning_rate = schedule(run.step + 1)
         for parameter_group in optimiser.param_groups:
-            parameter_group["lr"] = run.learning_rate
+            parameter_group["lr"] = run.learning_rate * parameter_group["scale"]
         optimiser.step()
         optimiser.zero_grad()
 

@@ -6,12 +6,13 @@ import torch
 from torch import nn
 
 from regard.training.config import TrainingConfig
+from regard.training.depth import rates
 
 FUSED = {"cpu", "cuda", "mps", "xpu"}
 
 
 def build(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """The optimiser a recipe asks for. The learning rate is set by the loop at every step.
+    """The optimiser a recipe asks for. At every step the loop sets the rate of each group, its `scale` times r.
 
         m ← β₁ m + (1 − β₁) g,   v ← β₂ v + (1 − β₂) g²,   w ← w − r m̂ / (√v̂ + ε)          Kingma 2015
 
@@ -19,14 +20,17 @@ def build(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
     linear maps and convolutions only. Biases, norms and other vectors are left alone, and so are embeddings, even where
     the output layer shares their weights: a rare token's row has few gradients and would shrink in between.
     """
-    decayed = decays(model)
-    groups = [
-        {"params": [p for name, p in model.named_parameters() if name in decayed], "weight_decay": config.weight_decay},
-        {"params": [p for name, p in model.named_parameters() if name not in decayed], "weight_decay": 0.0},
-    ]
+    decayed, scale = decays(model), rates(model, config.layer_decay)
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for name, parameter in sorted(model.named_parameters(), key=lambda pair: pair[0] not in decayed):
+        if parameter.requires_grad:
+            groups.setdefault((scale[name], name in decayed), []).append(parameter)
     kind = torch.optim.AdamW if config.optimiser == "adamw" else torch.optim.Adam
     return kind(
-        [group for group in groups if group["params"]],
+        [
+            {"params": parameters, "weight_decay": config.weight_decay if decaying else 0.0, "scale": factor}
+            for (factor, decaying), parameters in groups.items()
+        ],
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.epsilon,

@@ -1,0 +1,81 @@
+"""Models from elsewhere as model directories, and back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from regard import recipes
+from regard.data.tokenizers import Tokenizers
+from regard.errors import RegardError
+from regard.interchange.huggingface import Imported, export_directory, import_directory
+from regard.interchange.packages import find_directory
+from regard.jobs.stored import read_weights
+from regard.recipes import Recipe
+from regard.special import OWN
+from regard.training import durable
+from regard.training import report as reports
+from regard.training.checkpoint import to_bytes
+
+TASKS = {"transformer": "translate", "gpt": "write", "bert": "embed"}
+
+
+def import_model(source: str | Path, out: Path) -> Recipe:
+    """Write a Hugging Face directory, or the one inside an installed package, as a model directory."""
+    directory = find_directory(source)
+    came = import_directory(directory)
+    if came.tokenizers is None:
+        raise RegardError(f"{directory} has no tokenizer (tokenizer.json, vocab.txt or source.spm); add it")
+    config: Any = came.config
+    task = "fill" if getattr(config, "masked_words", False) else TASKS[config.kind]
+    if task == "embed":
+        config = config.model_copy(update={"pooling": _pooling(directory)})
+    recipe = Recipe.model_validate({"task": task, "model": config.model_dump()})
+    durable.write_directory(_new(out), {})
+    came.tokenizers.save(out)
+    durable.write_file(out / "recipe.toml", recipe.to_toml().encode())
+    durable.write_file(out / "report.json", reports.dump(_report(came, task=task, kind=config.kind)))
+    durable.write_file(out / "weights.safetensors", to_bytes(dict(came.weights)))
+    return recipe
+
+
+def export_model(directory: Path, out: Path) -> None:
+    """Write a model directory as one that Hugging Face's library reads."""
+    if not (directory / "recipe.toml").is_file():
+        raise RegardError(f"{directory} is no model directory: it has no recipe.toml; train or import one")
+    config: Any = recipes.load(directory / "recipe.toml").model
+    weights = read_weights(directory)
+    if any(name.startswith("encoder.") for name in weights):
+        raise RegardError(
+            f"{directory} has a head of its own, which cannot be written in this format yet; export its body"
+        )
+    tokenizers = Tokenizers.load(directory, special=getattr(config, "special", OWN))
+    export_directory(_new(out), config=config, weights=weights, tokenizers=tokenizers)
+
+
+def _new(out: Path) -> Path:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RegardError(f"{out} is there already and not empty; name a directory that is not there yet")
+    return out
+
+
+def _pooling(directory: Path) -> str:
+    """How a sentence encoder makes one vector of a text: as a file of its own says, or else by the mean."""
+    try:
+        settings = json.loads((directory / "1_Pooling" / "config.json").read_bytes())
+    except FileNotFoundError:
+        return "mean"
+    except (OSError, ValueError) as error:
+        raise RegardError(f"{directory / '1_Pooling' / 'config.json'} is damaged ({error}); copy it again") from None
+    ways = [key for key, value in settings.items() if key.startswith("pooling_mode") and value is True]
+    known = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first"}
+    if len(ways) != 1 or ways[0] not in known:
+        raise RegardError(f"{directory} pools by {', '.join(ways) or 'nothing'}; regard knows {', '.join(known)}")
+    return known[ways[0]]
+
+
+def _report(came: Imported, *, task: str, kind: str) -> dict[str, Any]:
+    parameters = sum(tensor.numel() for tensor in came.weights.values())
+    origin = {"imported_from": str(came.origin), "versions": reports.versions()}
+    return {"task": task, "kind": kind, "parameters": parameters, "steps": 0, "scores": {}, **origin}

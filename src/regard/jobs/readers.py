@@ -1,0 +1,268 @@
+"""The jobs of tasks that read texts and answer with something else: classify, tag, answer."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy
+import torch
+from rich.console import Console
+from torch import nn
+
+from regard import models
+from regard.data.documents import read_documents
+from regard.data.labelled import read_all, read_labelled, read_sets
+from regard.data.questions import read_questions
+from regard.data.tagged import read_tagged
+from regard.data.text_batches import TextBatches, in_order_of_length
+from regard.data.tokenizers import Tokenizer, Tokenizers
+from regard.errors import RegardError
+from regard.jobs.base import Model, Prepared
+from regard.jobs.bodies import framing_of, open_body, take_weights
+from regard.jobs.stored import read_report, read_weights
+from regard.layers.low_rank import add_low_rank
+from regard.models.bert import BertConfig
+from regard.models.heads import Headed, Pooling
+from regard.recipes import Recipe
+from regard.tasks.classify import Classify
+from regard.tasks.fill import MASK, Fill
+from regard.tasks.find_answer import FindAnswer
+from regard.tasks.reading import Reading
+from regard.tasks.scores import Score
+from regard.tasks.tag import Tag
+from regard.training import durable
+from regard.training.checkpoint import load_weights
+from regard.training.config import TrainingConfig
+from regard.training.depth import freeze
+from regard.training.machine import choose_device
+from regard.training.run import Objective
+
+LABELS = "labels.json"
+
+
+@dataclass(frozen=True)
+class ReaderJob:
+    """How one task reads its files, what it is, and whether it has one answer to a text or one to each token."""
+
+    read: Callable[[str, Any], Iterator[Any]]
+    task: Any  # its class
+    pooled: bool
+    form: Literal["encoder"] = "encoder"
+
+    def prepare(self, recipe: Recipe, path: Path, *, begun: bool, console: Console) -> Prepared:
+        _require_bert(recipe)
+        training = recipe.training
+        with console.status("reading the examples"):
+            sets = read_sets(recipe.data, lambda name: self.read(name, recipe.data), seed=training.seed)
+            labels = self.task.labels_of(sets.train)
+            tokenizer = _tokenizer(recipe, path, self.task.texts(sets.train), begun=begun)
+            task = self._task(recipe, tokenizer, labels)
+            learned, validated, draw = task.encode(sets.train), task.encode(sets.valid), getattr(task, "draw", None)
+            if draw is not None:
+                validated = [draw(row, numpy.random.default_rng([0, at])) for at, row in enumerate(validated)]
+        durable.write_file(path / LABELS, json.dumps(labels, ensure_ascii=False).encode())
+        torch.manual_seed(training.seed)
+        module = self._module(recipe, tokenizer, labels, begin=True)
+        special, device = task.reading.framing.special, choose_device(training.device)
+        settings = {"batch_tokens": training.batch_tokens, "seed": training.seed}
+        batches = TextBatches(learned, **settings, special=special, draw=draw)
+        parameters = sum(parameter.numel() for parameter in module.parameters())
+        learning = sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+        return Prepared(
+            module=module,
+            task=task,
+            batches=batches,
+            objective=Objective(task.best, higher=True),
+            validate=Validator(task, validated, sets.valid, batch_tokens=training.batch_tokens, device=device),
+            final=FinalScores(task, sets.test or sets.valid, console=console),
+            learned_from=batches.checksum,
+            summary=f"train: {len(sets.train):,} examples, valid: {len(sets.valid):,}, labels: {len(labels)}\n"
+            f"model: {recipe.kind}, {parameters:,} parameters, of which {learning:,} learn",
+            finish=lambda report: Reader(path, recipe, module, task, report, read=self.read),
+        )
+
+    def load(self, recipe: Recipe, path: Path) -> Model:
+        _require_bert(recipe)
+        model: Any = recipe.model
+        tokenizer = Tokenizers.load(path, special=model.special).source
+        labels = self._labels(path)
+        module = self._module(recipe, tokenizer, labels, begin=False)
+        load_weights(module, read_weights(path), origin=path)
+        task = self._task(recipe, tokenizer, labels)
+        return Reader(path, recipe, module.eval(), task, read_report(path), read=self.read)
+
+    def _labels(self, path: Path) -> list[str]:
+        try:
+            found: list[str] = json.loads((path / LABELS).read_bytes())
+        except (OSError, ValueError) as error:
+            raise RegardError(f"{path / LABELS} is damaged ({error}); copy the model directory again") from None
+        return found
+
+    def _task(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str]) -> Any:
+        reading = Reading(tokenizer, framing_of(recipe.model, max_length=recipe.data.max_length))
+        return self.task(reading, labels, smoothing=recipe.training.label_smoothing, **_options(recipe))
+
+    def _module(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str], *, begin: bool) -> nn.Module:
+        model: Any = recipe.model
+        encoder: Any = models.from_config(model, vocabulary=tokenizer.size)
+        if begin and model.body:
+            take_weights(encoder, model.body)
+        pooling: Pooling | None = (model.pooling or "pooler") if self.pooled else None
+        module = Headed(encoder, width=model.width, classes=len(labels), pooling=pooling, dropout=model.dropout)
+        return _tuned(module, recipe.training)
+
+
+class FillJob(ReaderJob):
+    """The body itself learns, with its own heads."""
+
+    def _labels(self, path: Path) -> list[str]:  # noqa: ARG002 - what is filled in is in the vocabulary
+        return []
+
+    def _task(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str]) -> Any:  # noqa: ARG002
+        model, data = recipe.model, recipe.data
+        assert isinstance(model, BertConfig)
+        if not model.masked_words:
+            raise RegardError('task = "fill" needs the head that fills in words; set model.masked_words=true')
+        reading = Reading(tokenizer, framing_of(model, max_length=getattr(data, "max_length", None)))
+        return Fill(
+            reading,
+            pairs=model.next_sentence,
+            share=data.mask,
+            whole_words=data.whole_words,
+            seed=recipe.training.seed,
+        )
+
+    def _module(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str], *, begin: bool) -> nn.Module:  # noqa: ARG002
+        model: Any = recipe.model
+        module = models.from_config(model, vocabulary=tokenizer.size)
+        if begin and model.body:
+            take_weights(module, model.body)
+        return _tuned(module, recipe.training)
+
+
+class Reader(Model):
+    """A trained model that answers texts in the shapes of Hugging Face's pipelines; a list gives a list."""
+
+    def __init__(
+        self,
+        path: Path,
+        recipe: Recipe,
+        module: nn.Module,
+        task: Any,
+        report: dict[str, Any],
+        *,
+        read: Callable[[str, Any], Iterator[Any]],
+    ) -> None:
+        super().__init__(path, recipe, module, report)
+        self.task = task
+        self._read = read
+
+    def __call__(self, text: Any) -> Any:
+        return (
+            self.task.answer(self.module, text) if isinstance(text, list) else self.task.answer(self.module, [text])[0]
+        )
+
+    def evaluate(self, data: Any = None) -> dict[str, Score]:
+        """The task's scores on a file, or on the recipe's own data (see `judged_on`)."""
+        config = self.recipe.data
+        read = lambda name: self._read(name, config)  # noqa: E731
+        named = data if data is not None else config.test or config.valid
+        if named is None:
+            return self.task.scores(self.module, read_sets(config, read, seed=self.recipe.training.seed).valid)
+        return self.task.scores(
+            self.module, read_all(str(named) if isinstance(named, Path) else named, read, key="data")
+        )
+
+    def read(self, line: str) -> Any:
+        """A line asks about a text, or with a tab in it about two."""
+        first, tab, second = line.partition("\t")
+        return (first, second) if tab else line
+
+    def shown(self, answer: Any) -> list[str]:
+        return self.task.shown(answer)
+
+
+class Validator:
+    """What a run is judged by while it learns: the loss on the validation examples, and the task's scores."""
+
+    MOST = 2000  # examples answered: enough to rank checkpoints by
+
+    def __init__(
+        self, task: Any, framed: Sequence[Any], examples: list[Any], *, batch_tokens: int, device: torch.device
+    ) -> None:
+        self.task = task
+        special = task.reading.framing.special
+        batches = in_order_of_length(framed, batch_tokens=batch_tokens, special=special)
+        self.batches = [batch.to(device) for batch in batches]
+        few = len(examples) <= self.MOST
+        self.examples = examples if few else random.Random(0).sample(examples, self.MOST)
+
+    def __call__(self, module: nn.Module) -> dict[str, float]:
+        targets = sum(batch.targets for batch in self.batches)
+        loss = sum(float(self.task.loss(module, batch)) for batch in self.batches) / max(targets, 1)
+        return {"loss": loss, **{name: s.value for name, s in self.task.scores(module, self.examples).items()}}
+
+
+class FinalScores:
+    """What a trained model is judged by; `signatures` say how each score came about."""
+
+    def __init__(self, task: Any, examples: list[Any], *, console: Console) -> None:
+        self.task, self.examples, self.console = task, examples, console
+        self.signatures: dict[str, str] = {}
+
+    def __call__(self, module: nn.Module) -> dict[str, float]:
+        with self.console.status(f"answering {len(self.examples):,} texts to score the model"):
+            scores = self.task.scores(module, self.examples)
+        self.signatures = {name: score.signature for name, score in scores.items()}
+        return {name: score.value for name, score in scores.items()}
+
+
+def _tuned(module: nn.Module, training: TrainingConfig) -> nn.Module:
+    """The module with what [training] says may learn."""
+    if training.lora:
+        add_low_rank(module, rank=training.lora)
+    freeze(module, training.freeze, lora=bool(training.lora))
+    return module
+
+
+def _tokenizer(recipe: Recipe, path: Path, texts: Iterator[str], *, begun: bool) -> Tokenizer:
+    """The body's; without a body, one learned from the texts."""
+    model: Any = recipe.model
+    if begun:
+        return Tokenizers.load(path, special=model.special).source
+    if model.body:
+        body = open_body(model.body)
+        if body.tokenizers is None:
+            raise RegardError(f"model.body = {model.body!r} has no tokenizer; add tokenizer.json or vocab.txt to it")
+        tokenizers = body.tokenizers
+    else:
+        settings = recipe.tokenizer
+        kinds = {"kind": settings.kind, "vocabulary": settings.vocabulary, "split": settings.split}
+        tokenizers = Tokenizers(Tokenizer.train(texts, **kinds, lowercase=settings.lowercase))  # type: ignore[arg-type]
+        if recipe.task == "fill":
+            tokenizers.source.inner.add_special_tokens([MASK])
+    tokenizers.save(path)
+    return tokenizers.source
+
+
+def _options(recipe: Recipe) -> dict[str, Any]:
+    """What a task takes from [data] beside texts."""
+    return {
+        key: getattr(recipe.data, key) for key in ("stride", "max_answer", "impossible") if hasattr(recipe.data, key)
+    }
+
+
+def _require_bert(recipe: Recipe) -> None:
+    if recipe.kind != "bert":
+        raise RegardError(f'task = "{recipe.task}" is for the kind bert as yet, and not for kind = "{recipe.kind}"')
+
+
+CLASSIFY = ReaderJob(read_labelled, Classify, pooled=True)
+TAG = ReaderJob(read_tagged, Tag, pooled=False)
+FILL = FillJob(read_documents, Fill, pooled=False)
+ANSWER = ReaderJob(read_questions, FindAnswer, pooled=False)

@@ -1,0 +1,82 @@
+"""Models from elsewhere as model directories: what they answer, and that they come back as they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from torch.testing import assert_close
+
+import regard
+import tiny_bert
+from regard.errors import RegardError
+from regard.jobs.imported import export_model, import_model
+
+TEXTS = ["the cat sat on the mat.", "happy birds!", "a"]
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    tiny_bert.save(tmp_path / "theirs")
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    return tmp_path
+
+
+def test_vectors_are_the_normalised_means_that_transformers_gives(there: Path):
+    theirs = tiny_bert.save(there / "theirs")
+    given = tiny_bert.tokenizer()(TEXTS, return_tensors="pt", padding=True)
+    with torch.no_grad():
+        hidden = theirs(**given).last_hidden_state
+    real = given["attention_mask"].unsqueeze(-1)
+    expected = torch.nn.functional.normalize((hidden * real).sum(1) / real.sum(1), dim=-1)
+    model = regard.load(there / "ours")
+    assert_close(torch.tensor(model(TEXTS)), expected, atol=1e-5, rtol=1e-4)
+    assert_close(torch.tensor(model(TEXTS[1])), expected[1], atol=1e-5, rtol=1e-4)
+
+
+def test_what_is_exported_again_is_bit_for_bit_what_came(there: Path):
+    export_model(there / "ours", there / "back")
+    before, after = (safetensors.torch.load_file(there / name / "model.safetensors") for name in ("theirs", "back"))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_an_empty_text_has_a_vector_and_a_long_one_is_cut_with_a_warning(there: Path):
+    model = regard.load(there / "ours")
+    assert sum(x * x for x in model("")) == pytest.approx(1.0, abs=1e-5)
+    with pytest.warns(UserWarning, match="1 of 2 texts have more than 37 tokens"):
+        model(["cat " * 100, "cat"])
+
+
+def test_a_directory_says_how_it_pools(tmp_path: Path):
+    tiny_bert.save(tmp_path / "theirs")
+    (tmp_path / "theirs" / "1_Pooling").mkdir()
+    settings = tmp_path / "theirs" / "1_Pooling" / "config.json"
+    settings.write_text('{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}')
+    assert import_model(tmp_path / "theirs", tmp_path / "first").model.pooling == "first"
+    settings.write_text('{"pooling_mode_max_tokens": true}')
+    with pytest.raises(RegardError, match="pools by pooling_mode_max_tokens"):
+        import_model(tmp_path / "theirs", tmp_path / "other")
+
+
+def test_a_directory_that_is_there_is_not_written_over(there: Path):
+    with pytest.raises(RegardError, match="is there already and not empty"):
+        import_model(there / "theirs", there / "ours")
+    with pytest.raises(RegardError, match="is there already and not empty"):
+        export_model(there / "ours", there / "theirs")
+
+
+def test_a_model_without_a_tokenizer_is_refused(tmp_path: Path):
+    tiny_bert.save(tmp_path / "theirs")
+    (tmp_path / "theirs" / "vocab.txt").unlink()
+    with pytest.raises(RegardError, match="has no tokenizer"):
+        import_model(tmp_path / "theirs", tmp_path / "ours")
+
+
+def test_embed_is_not_trained_and_has_no_scores(there: Path):
+    with pytest.raises(RegardError, match="is not trained"):
+        regard.train(there / "ours" / "recipe.toml", out=there / "other")
+    with pytest.raises(RegardError, match="no scores"):
+        regard.load(there / "ours").evaluate()
