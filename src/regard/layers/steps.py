@@ -134,7 +134,7 @@ class Steps:
         return replace(
             self,
             past=past,
-            mine=mine.view(len(kept), 1, beams, -1),
+            mine=mine.view(len(kept), 1, beams, mine.shape[-1]),
             memory=memory,
             beyond=beyond,
             origin=origin,
