@@ -17,9 +17,10 @@ from regard.data.batches import SourceBatch, source_batches
 from regard.data.tokenizers import Tokenizers
 from regard.decoding import DecodingConfig, Hypothesis, align, search, unknown_sources
 from regard.tasks.answers import NOTHING, Answer, fill_in, source_words, word_alignment, worth_asking
+from regard.tasks.r_drop import r_drop_loss
 from regard.tasks.scores import Score, bleu, lexicon_scores, text_scores
 from regard.tasks.significance import Comparison, compare_lexicons, compare_texts
-from regard.tasks.vocabulary_loss import divergence, vocabulary_loss
+from regard.tasks.vocabulary_loss import vocabulary_loss
 
 
 class Translate:
@@ -45,13 +46,17 @@ class Translate:
             lengths = lengths.repeat(2)
         real = wanted != self.tokenizers.special.pad
         rollout = model.rollout(source, lengths, given) if hasattr(model, "rollout") else None
-        hidden = (model(source, lengths, given) if rollout is None else rollout.hidden)[real]
-        total, losses = vocabulary_loss(hidden, model.output, wanted[real], smoothing=self.smoothing)
-        if rollout is not None:
-            total = total + rollout.surrogate(losses.new_zeros(wanted.shape).masked_scatter(real, losses), real)
+        hidden, targets = (model(source, lengths, given) if rollout is None else rollout.hidden)[real], wanted[real]
         if self.r_drop:
             first, second = hidden.chunk(2)
-            total = total / 2 + self.r_drop * divergence(first, second, model.output)
+            total, losses = r_drop_loss(
+                first, second, model.output, targets.chunk(2)[0], weight=self.r_drop, smoothing=self.smoothing
+            )
+        else:
+            total, losses = vocabulary_loss(hidden, model.output, targets, smoothing=self.smoothing)
+        if rollout is not None:
+            surrogate = rollout.surrogate(losses.new_zeros(wanted.shape).masked_scatter(real, losses), real)
+            total = total + (surrogate / 2 if self.r_drop else surrogate)
         return total
 
     def answer(

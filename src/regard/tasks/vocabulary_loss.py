@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch import Tensor
 
 from regard.linear import GRAIN, Linear, rounded
 
@@ -26,24 +25,6 @@ def vocabulary_loss(hidden: Tensor, output: Linear, target: Tensor, *, smoothing
     if not torch.is_grad_enabled():  # which a function of its own is not told
         weight, bias = weight.detach(), None if bias is None else bias.detach()
     return _VocabularyLoss.apply(hidden, weight, bias, target, smoothing, output.products)
-
-
-def divergence(first: Tensor, second: Tensor, output: nn.Linear) -> Tensor:
-    """How far two passes over the same targets disagree, summed over rows.
-
-        ½ Σ_n KL(p_n ‖ q_n) + KL(q_n ‖ p_n) = ½ Σ_n Σ_v (p_nv − q_nv)(log p_nv − log q_nv)            R-Drop, Liang 2021
-
-    first (N, M), second (N, M) → ().   `ROWS` at a time, computed again for the gradient instead of kept.
-    """
-    total = first.new_zeros(())
-    for rows, others in zip(first.split(ROWS), second.split(ROWS), strict=True):
-        total = total + checkpoint(_disagreement, rows, others, output, use_reentrant=False)
-    return total
-
-
-def _disagreement(first: Tensor, second: Tensor, output: nn.Linear) -> Tensor:
-    p, q = output(first).log_softmax(-1), output(second).log_softmax(-1)
-    return ((p.exp() - q.exp()) * (p - q)).sum() / 2
 
 
 class _VocabularyLoss(torch.autograd.Function):
