@@ -29,7 +29,7 @@ def copied(directory: Path, theirs: Any, *, name: str, pooling: Any) -> Headed:
     encoder: Any = models.from_config(body.config, vocabulary=0)
     encoder.load_state_dict(dict(body.weights), strict=False)
     head = getattr(theirs, name)
-    module = Headed(encoder, width=24, classes=head.out_features, pooling=pooling, dropout=0.1)
+    module = Headed(encoder, classes=head.out_features, pooling=pooling, dropout=0.1)
     module.output.load_state_dict(head.state_dict())
     return module.eval()
 

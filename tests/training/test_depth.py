@@ -17,7 +17,7 @@ from regard.training.depth import depths, rates
 def headed() -> Headed:
     torch.manual_seed(0)
     body = models.build("bert", vocabulary=11, layers=3, width=8, heads=2, masked_words=False, next_sentence=False)
-    return Headed(body, width=8, classes=2, pooling="pooler", dropout=0.0)
+    return Headed(body, classes=2, pooling="pooler", dropout=0.0)
 
 
 def test_depth_grows_from_the_embeddings_to_the_head():

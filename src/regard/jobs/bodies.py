@@ -17,11 +17,15 @@ from regard.interchange.packages import find_directory
 from regard.jobs.stored import read_weights
 from regard.layers.low_rank import merged
 from regard.models.bert import BertConfig
+from regard.models.elmo import ElmoConfig
 from regard.recipes import Recipe
 from regard.recipes.bodies import BodyConfig
 from regard.special import OWN
 from regard.training.checkpoint import weights_of
+from regard.training.config import TrainingConfig
 
+BODIES = (BertConfig, ElmoConfig)
+ANY = 1 << 20  # tokens
 HEADS = ("pooler.", "transform.", "output.", "next_sentence.")
 
 
@@ -45,15 +49,29 @@ def completed(recipe: Recipe) -> Recipe:
     if not isinstance(wish, BodyConfig):
         return recipe
     body = open_body(wish.body)
-    if not isinstance(body.config, BertConfig):
-        raise RegardError(f"model.body = {wish.body!r} is no encoder; take one of the BERT family")
-    filling = recipe.task == "fill"
-    heads = {"masked_words": filling, "next_sentence": filling and body.config.next_sentence}
-    changes: dict[str, Any] = {"body": wish.body, "vocabulary": len(body.weights["embedding.table.weight"]), **heads}
+    if not isinstance(body.config, BODIES):
+        raise RegardError(f"model.body = {wish.body!r} is no encoder; take one of the BERT family, or an ELMo")
+    changes: dict[str, Any] = {"body": wish.body, "vocabulary": len(body.weights["embedding.table.weight"])}
     changes |= {key: value for key in ("dropout", "pooling") if (value := getattr(wish, key)) is not None}
-    summed_up = recipe.task == "classify" and changes.get("pooling", "pooler") == "pooler"
-    changes["pooler"] = summed_up or bool(heads["next_sentence"])
-    return recipe.model_copy(update={"model": body.config.model_copy(update=changes)})
+    if isinstance(body.config, BertConfig):
+        changes |= _heads(body.config, recipe.task, changes.get("pooling", body.config.pooling))
+    model = recipes.check(type(body.config), {**body.config.model_dump(), **changes}, where="model")
+    return recipe.model_copy(update={"model": model, "training": _training(recipe, model)})
+
+
+def _heads(body: BertConfig, task: str, pooling: str | None) -> dict[str, bool]:
+    """Which heads of a BERT a task needs."""
+    follows = task == "fill" and body.next_sentence
+    summed_up = pooling in ("pooler", None) if task == "classify" else pooling == "pooler" and task == "embed"
+    return {"masked_words": task == "fill", "next_sentence": follows, "pooler": summed_up or follows}
+
+
+def _training(recipe: Recipe, model: BaseModel) -> TrainingConfig:
+    """[training], in which an ELMo that is to be something else than a language model stays as it is unless told."""
+    told = "freeze" in recipe.training.model_fields_set
+    if not isinstance(model, ElmoConfig) or recipe.task == "fill" or told:
+        return recipe.training
+    return recipe.training.model_copy(update={"freeze": "all"})
 
 
 def take_weights(encoder: nn.Module, name: str) -> None:
@@ -70,7 +88,7 @@ def take_weights(encoder: nn.Module, name: str) -> None:
 
 
 def framing_of(model: BaseModel, *, max_length: int | None = None) -> Framing:
-    """How the texts of a BERT are framed, and how long they may be."""
-    assert isinstance(model, BertConfig)
-    room = model.maximum - model.offset
-    return Framing(model.special, min(room, max_length or room), segments=2 if model.segments != 1 else 1)
+    """How the texts of a body are framed, and how long they may be: what has no positions reads any length."""
+    assert isinstance(model, BODIES)
+    room, segments = (model.maximum - model.offset, model.segments) if isinstance(model, BertConfig) else (ANY, 0)
+    return Framing(model.special, min(room, max_length or room), segments=2 if segments != 1 else 1)

@@ -1,4 +1,4 @@
-"""The jobs of tasks that read texts and answer with something else: classify, tag, answer."""
+"""The jobs of tasks that read texts and answer with something else: classify, tag, answer, fill."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import nn
 
 from regard import models
 from regard.data.documents import read_documents
-from regard.data.labelled import read_all, read_labelled, read_sets
+from regard.data.labelled import Sets, read_all, read_labelled, read_sets
 from regard.data.questions import read_questions
 from regard.data.tagged import read_tagged
 from regard.data.text_batches import TextBatches, in_order_of_length
@@ -27,6 +27,7 @@ from regard.jobs.bodies import framing_of, open_body, take_weights
 from regard.jobs.stored import read_report, read_weights
 from regard.layers.low_rank import add_low_rank
 from regard.models.bert import BertConfig
+from regard.models.elmo import Elmo
 from regard.models.heads import Headed, Pooling
 from regard.recipes import Recipe
 from regard.tasks.classify import Classify
@@ -35,6 +36,7 @@ from regard.tasks.find_answer import FindAnswer
 from regard.tasks.reading import Reading
 from regard.tasks.scores import Score
 from regard.tasks.tag import Tag
+from regard.tasks.two_way import TwoWay
 from regard.training import durable
 from regard.training.checkpoint import load_weights
 from regard.training.config import TrainingConfig
@@ -55,13 +57,13 @@ class ReaderJob:
     form: Literal["encoder"] = "encoder"
 
     def prepare(self, recipe: Recipe, path: Path, *, begun: bool, console: Console) -> Prepared:
-        _require_bert(recipe)
         training = recipe.training
         with console.status("reading the examples"):
             sets = read_sets(recipe.data, lambda name: self.read(name, recipe.data), seed=training.seed)
             labels = self.task.labels_of(sets.train)
             tokenizer = _tokenizer(recipe, path, self.task.texts(sets.train), begun=begun)
             task = self._task(recipe, tokenizer, labels)
+            objective = self._objective(task, sets)
             learned, validated, draw = task.encode(sets.train), task.encode(sets.valid), getattr(task, "draw", None)
             if draw is not None:
                 validated = [draw(row, numpy.random.default_rng([0, at])) for at, row in enumerate(validated)]
@@ -77,24 +79,29 @@ class ReaderJob:
             module=module,
             task=task,
             batches=batches,
-            objective=Objective(task.best, higher=True),
+            objective=objective,
             validate=Validator(task, validated, sets.valid, batch_tokens=training.batch_tokens, device=device),
             final=FinalScores(task, sets.test or sets.valid, console=console),
             learned_from=batches.checksum,
             summary=f"train: {len(sets.train):,} examples, valid: {len(sets.valid):,}, labels: {len(labels)}\n"
             f"model: {recipe.kind}, {parameters:,} parameters, of which {learning:,} learn",
-            finish=lambda report: Reader(path, recipe, module, task, report, read=self.read),
+            finish=lambda report: self._model(path, recipe, module, task, report),
         )
 
     def load(self, recipe: Recipe, path: Path) -> Model:
-        _require_bert(recipe)
         model: Any = recipe.model
         tokenizer = Tokenizers.load(path, special=model.special).source
         labels = self._labels(path)
         module = self._module(recipe, tokenizer, labels, begin=False)
         load_weights(module, read_weights(path), origin=path)
         task = self._task(recipe, tokenizer, labels)
-        return Reader(path, recipe, module.eval(), task, read_report(path), read=self.read)
+        return self._model(path, recipe, module.eval(), task, read_report(path))
+
+    def _model(self, path: Path, recipe: Recipe, module: nn.Module, task: Any, report: dict[str, Any]) -> Model:
+        return Reader(path, recipe, module, task, report, read=self.read)
+
+    def _objective(self, task: Any, sets: Sets[Any]) -> Objective:  # noqa: ARG002 - the same whatever was read
+        return Objective(task.best, higher=task.best != "loss")
 
     def _labels(self, path: Path) -> list[str]:
         try:
@@ -112,23 +119,36 @@ class ReaderJob:
         encoder: Any = models.from_config(model, vocabulary=tokenizer.size)
         if begin and model.body:
             take_weights(encoder, model.body)
-        pooling: Pooling | None = (model.pooling or "pooler") if self.pooled else None
-        module = Headed(encoder, width=model.width, classes=len(labels), pooling=pooling, dropout=model.dropout)
+        pooling: Pooling = model.pooling or ("pooler" if recipe.kind == "bert" else "mean")
+        pooled = pooling if self.pooled else None
+        module = Headed(encoder, classes=len(labels), pooling=pooled, dropout=model.dropout)
         return _tuned(module, recipe.training)
 
 
-class FillJob(ReaderJob):
-    """The body itself learns, with its own heads."""
+class BodyJob(ReaderJob):
+    """The body itself learns, and nothing stands on it."""
 
-    def _labels(self, path: Path) -> list[str]:  # noqa: ARG002 - what is filled in is in the vocabulary
+    def _labels(self, path: Path) -> list[str]:  # noqa: ARG002 - there are none
         return []
+
+    def _module(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str], *, begin: bool) -> nn.Module:  # noqa: ARG002
+        model: Any = recipe.model
+        module = models.from_config(model, vocabulary=tokenizer.size)
+        if begin and model.body:
+            take_weights(module, model.body)
+        return _tuned(module, recipe.training)
+
+
+class FillJob(BodyJob):
+    """With its own heads, which say words."""
 
     def _task(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str]) -> Any:  # noqa: ARG002
         model, data = recipe.model, recipe.data
-        assert isinstance(model, BertConfig)
+        reading = Reading(tokenizer, framing_of(model, max_length=getattr(data, "max_length", None)))
+        if not isinstance(model, BertConfig):
+            return TwoWay(reading)
         if not model.masked_words:
             raise RegardError('task = "fill" needs the head that fills in words; set model.masked_words=true')
-        reading = Reading(tokenizer, framing_of(model, max_length=getattr(data, "max_length", None)))
         return Fill(
             reading,
             pairs=model.next_sentence,
@@ -137,12 +157,11 @@ class FillJob(ReaderJob):
             seed=recipe.training.seed,
         )
 
-    def _module(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str], *, begin: bool) -> nn.Module:  # noqa: ARG002
-        model: Any = recipe.model
-        module = models.from_config(model, vocabulary=tokenizer.size)
-        if begin and model.body:
-            take_weights(module, model.body)
-        return _tuned(module, recipe.training)
+    def _module(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str], *, begin: bool) -> nn.Module:
+        module = super()._module(recipe, tokenizer, labels, begin=begin)
+        if isinstance(module, Elmo):
+            module.mix.requires_grad_(False)  # it is learned with what the features are for
+        return module
 
 
 class Reader(Model):
@@ -224,8 +243,10 @@ class FinalScores:
 
 def _tuned(module: nn.Module, training: TrainingConfig) -> nn.Module:
     """The module with what [training] says may learn."""
-    if training.lora:
-        add_low_rank(module, rank=training.lora)
+    if training.lora and not add_low_rank(module, rank=training.lora):
+        raise RegardError(
+            f"training.lora={training.lora} changes queries and values, and this model has none; set it to 0"
+        )
     freeze(module, training.freeze, lora=bool(training.lora))
     return module
 
@@ -244,7 +265,7 @@ def _tokenizer(recipe: Recipe, path: Path, texts: Iterator[str], *, begun: bool)
         settings = recipe.tokenizer
         kinds = {"kind": settings.kind, "vocabulary": settings.vocabulary, "split": settings.split}
         tokenizers = Tokenizers(Tokenizer.train(texts, **kinds, lowercase=settings.lowercase))  # type: ignore[arg-type]
-        if recipe.task == "fill":
+        if recipe.task == "fill" and recipe.kind == "bert":
             tokenizers.source.inner.add_special_tokens([MASK])
     tokenizers.save(path)
     return tokenizers.source
@@ -255,11 +276,6 @@ def _options(recipe: Recipe) -> dict[str, Any]:
     return {
         key: getattr(recipe.data, key) for key in ("stride", "max_answer", "impossible") if hasattr(recipe.data, key)
     }
-
-
-def _require_bert(recipe: Recipe) -> None:
-    if recipe.kind != "bert":
-        raise RegardError(f'task = "{recipe.task}" is for the kind bert as yet, and not for kind = "{recipe.kind}"')
 
 
 CLASSIFY = ReaderJob(read_labelled, Classify, pooled=True)

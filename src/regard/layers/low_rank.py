@@ -30,13 +30,16 @@ class LowRank(Linear):
         return super().forward(x) + SCALE * F.linear(F.linear(x, self.down), self.up)
 
 
-def add_low_rank(module: nn.Module, *, rank: int, names: tuple[str, ...] = ("query", "value")) -> None:
-    """Give the linear maps of these names, in all of the module, a change of low rank to learn."""
+def add_low_rank(module: nn.Module, *, rank: int, names: tuple[str, ...] = ("query", "value")) -> int:
+    """Give the linear maps of these names, in all of the module, a change of low rank to learn; how many there are."""
+    changed = 0
     for parent in list(module.modules()):
         for name in names:
             linear = getattr(parent, name, None)
             if isinstance(linear, nn.Linear):
                 setattr(parent, name, LowRank(linear, rank=rank))
+                changed += 1
+    return changed
 
 
 def merged(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -83,7 +83,7 @@ class Bert(nn.Module):
     def __init__(self, config: BertConfig, *, vocabulary: int) -> None:
         super().__init__()
         width, wiring = config.width, PostNorm()
-        self.special, self.offset = config.special, config.offset
+        self.special, self.offset, self.width = config.special, config.offset, width
 
         def block() -> Block:
             hidden = config.hidden or 4 * width

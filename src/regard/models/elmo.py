@@ -37,6 +37,8 @@ class ElmoConfig(BaseModel):
     tied: bool = True  # output = embedding
     special: Special = OWN
     vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
+    pooling: Literal["first", "mean"] | None = None  # how one vector is made of a text; the mean if None
+    body: str | None = None  # where the first weights come from, if not from chance
 
 
 class Mix(nn.Module):
@@ -60,7 +62,7 @@ class Elmo(nn.Module):
     def __init__(self, config: ElmoConfig, *, vocabulary: int) -> None:
         super().__init__()
         width = config.width
-        self.special = config.special
+        self.special, self.width = config.special, 2 * width
         self.embedding = Embedding(vocabulary, width, scale=False, dropout=config.dropout, padding=config.special.pad)
         self.forward_layers = self._stack(config)
         self.backward_layers = self._stack(config)

@@ -13,18 +13,30 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from regard.errors import RegardError
 from regard.layers.dropout import Dropout
 from regard.layers.initial import start_normal
 from regard.layers.padding import row_lengths
 from regard.linear import Linear
 from regard.models.bert import Bert
+from regard.models.elmo import Elmo
 
+Body = Bert | Elmo
 Pooling = Literal["pooler", "first", "mean"]
 
 
-def pool(body: Bert, hidden: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
+def states(body: Body, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
+    """What a body makes of each token, told the segments if it tells them apart.   tokens (B, L) → (B, L, M)"""
+    if isinstance(body, Bert) and body.segments is not None:
+        return body(tokens, lengths, segments)
+    return body(tokens, lengths)
+
+
+def pool(body: Body, hidden: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
     """One vector for each text: tanh(W_p h_0), h_0, or the mean of all that is no padding.   (B, L, M) → (B, M)"""
     if pooling == "pooler":
+        if not isinstance(body, Bert):
+            raise RegardError('pooling="pooler" is for the kind bert; try "mean"')
         return body.pool(hidden)
     if pooling == "first":
         return hidden[:, 0]
@@ -37,12 +49,14 @@ class Headed(nn.Module):
 
     alignment = ""
 
-    def __init__(self, encoder: Bert, *, width: int, classes: int, pooling: Pooling | None, dropout: float) -> None:
+    def __init__(self, encoder: Body, *, classes: int, pooling: Pooling | None, dropout: float) -> None:
         super().__init__()
         self.encoder = encoder
+        if not isinstance(encoder, Bert):
+            del encoder.output  # nobody asks it for words any more
         self.pooling = pooling
         self.dropout = Dropout(dropout)
-        self.output = Linear(width, classes)
+        self.output = Linear(encoder.width, classes)
         start_normal(self.output)
 
     def looks(self, path: str) -> tuple[str, str]:
@@ -52,7 +66,7 @@ class Headed(nn.Module):
     def forward(self, tokens: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """tokens (B, L) padded at the end, segments (B, L) from 0 on, where the body tells them apart."""
         lengths = row_lengths(tokens, lengths, pad=self.encoder.special.pad)
-        hidden = self.encoder(tokens, lengths, segments if self.encoder.segments is not None else None)
+        hidden = states(self.encoder, tokens, lengths, segments)
         if self.pooling is not None:
             hidden = pool(self.encoder, hidden, lengths, self.pooling)
         return self.output(self.dropout(hidden))

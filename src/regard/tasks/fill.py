@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from regard.data.documents import Document, pack, pair_up
 from regard.data.framing import IGNORED, Framed
 from regard.data.text_batches import TextBatch
+from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.tasks.reading import Reading
 from regard.tasks.scores import Score
@@ -144,18 +145,20 @@ class Fill:
         places = [place for place, token in enumerate(ids) if token == self.mask]
         with torch.no_grad():
             shares = model.output(model.transform(hidden[0, [place + 1 for place in places]])).softmax(-1)
-        found = [self._likeliest(each, ids, place) for each, place in zip(shares, places, strict=True)]
+        tokenizer = self.reading.tokenizer
+        found = [likeliest(tokenizer, each, ids, place) for each, place in zip(shares, places, strict=True)]
         return found[0] if len(found) == 1 else found
 
-    def _likeliest(self, shares: Tensor, ids: list[int], place: int) -> list[dict[str, Any]]:
-        tokenizer = self.reading.tokenizer
-        best, tokens = (each.tolist() for each in shares.topk(min(MOST, len(shares))))
-        rows = tokenizer.decode([[*ids[:place], token, *ids[place + 1 :]] for token in tokens])
-        words = tokenizer.decode([[token] for token in tokens])
-        return [
-            {"score": score, "token": token, "token_str": word.strip(), "sequence": row}
-            for score, token, word, row in zip(best, tokens, words, rows, strict=True)
-        ]
+
+def likeliest(tokenizer: Tokenizer, shares: Tensor, ids: Sequence[int], place: int) -> list[dict[str, Any]]:
+    """The tokens with the largest shares (V,), and the text with each of them at the place."""
+    best, tokens = (each.tolist() for each in shares.topk(min(MOST, len(shares))))
+    rows = tokenizer.decode([[*ids[:place], token, *ids[place + 1 :]] for token in tokens])
+    words = tokenizer.decode([[token] for token in tokens])
+    return [
+        {"score": score, "token": token, "token_str": word.strip(), "sequence": row}
+        for score, token, word, row in zip(best, tokens, words, rows, strict=True)
+    ]
 
 
 def _continuations(vocabulary: Mapping[str, int]) -> frozenset[int]:

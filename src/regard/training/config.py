@@ -31,7 +31,7 @@ class TrainingConfig(BaseModel):
     label_smoothing: Share = Field(0.1, description="share of the target's probability given to all tokens alike")
     r_drop: float = Field(0.0, ge=0, description="weight of the divergence between two passes with different dropout")
     freeze: Annotated[int, Field(ge=0)] | Literal["all"] = Field(
-        0, description='of a body: the embeddings and so many layers, or "all" of them, do not learn'
+        0, description='of a body: the embeddings and so many layers, or "all" of them, do not learn; "all" of an elmo'
     )
     layer_decay: float = Field(1.0, gt=0, le=1, description="of a body: each layer learns slower than the next by this")
     lora: int = Field(0, ge=0, description="of a body: only a change of this rank to queries and values is learned")

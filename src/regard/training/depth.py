@@ -13,7 +13,7 @@ from torch import nn
 from regard.errors import RegardError
 
 LOWEST = re.compile(r"(^|\.)(embedding|segments|norm)\.")
-BLOCK = re.compile(r"(^|\.)blocks\.(\d+)\.")
+BLOCK = re.compile(r"(^|\.)(?:blocks|\w+_layers)\.(\d+)\.")
 
 
 def depths(model: nn.Module) -> dict[str, int]:
