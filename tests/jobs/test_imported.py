@@ -75,8 +75,9 @@ def test_a_model_without_a_tokenizer_is_refused(tmp_path: Path):
         import_model(tmp_path / "theirs", tmp_path / "ours")
 
 
-def test_embed_is_not_trained_and_has_no_scores(there: Path):
-    with pytest.raises(RegardError, match="is not trained"):
-        regard.train(there / "ours" / "recipe.toml", out=there / "other")
-    with pytest.raises(RegardError, match="no scores"):
-        regard.load(there / "ours").evaluate()
+def test_what_was_learned_elsewhere_is_judged_by_pairs_that_are_given(there: Path):
+    model = regard.load(there / "ours")
+    with pytest.raises(RegardError, match="names no pairs to judge it by"):
+        model.evaluate()
+    (there / "pairs.tsv").write_text("the cat\tthe cat\na dog\ta dog\n", encoding="utf-8")
+    assert model.evaluate(there / "pairs.tsv")["mrr"].value == 100

@@ -97,12 +97,20 @@ def is_numbered(name: str) -> bool:
 def read_rows(name: str, columns: Sequence[Column], *, numbers: bool = False) -> Iterator[tuple[int, list[str]]]:
     """Number and chosen cells of each row of a file in any of the forms of `read_pairs`; a blank line is empty cells.
 
-    With `numbers`, whole numbers in JSONL and Parquet are taken for what they look like as text.
+    With `numbers`, numbers in JSONL and Parquet are taken for what they look like as text.
     """
     for suffix, read in FORMS.items():
         if name.lower().removesuffix(".gz").endswith(suffix):
             return read(name, columns, numbers)
     return _read_tsv(name, columns)
+
+
+def has_column(name: str, column: Column) -> bool:
+    """Whether the first row of a file has it; what else may be wrong with the file is told when it is read."""
+    try:
+        return next(read_rows(name, [column], numbers=True), None) is not None
+    except RegardError:
+        return False
 
 
 def read_json(name: str) -> Any:
@@ -299,7 +307,7 @@ def _text(place: str, value: object, *, numbers: bool = False) -> str:
     """A cell as text: nothing is the empty text, anything but text (and `numbers`) is refused."""
     if value is None:
         return ""
-    if numbers and isinstance(value, int):
+    if numbers and isinstance(value, int | float):
         return str(value)
     if not isinstance(value, str):
         raise RegardError(f"{place} holds {type(value).__name__}, not text; put it in quotes or choose another column")

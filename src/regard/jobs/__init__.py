@@ -15,7 +15,7 @@ stored       the files of a model directory
 from __future__ import annotations
 
 from regard.jobs.base import Job, Model
-from regard.jobs.embedder import EmbedJob
+from regard.jobs.embedder import EMBED
 from regard.jobs.pairs import PairsJob
 from regard.jobs.readers import ANSWER, CLASSIFY, FILL, TAG
 from regard.jobs.write import WriteJob
@@ -24,7 +24,7 @@ JOBS: dict[str, Job] = {
     "translate": PairsJob(),
     "transcribe": PairsJob(),
     "write": WriteJob(),
-    "embed": EmbedJob(),
+    "embed": EMBED,
     "classify": CLASSIFY,
     "tag": TAG,
     "answer": ANSWER,

@@ -1,56 +1,62 @@
-"""The job of the task embed: a model that turns texts into vectors. It is imported, or the body of one trained here."""
+"""The job of the task embed: one text in, one vector out, learned from pairs that mean the same; or imported."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from rich.console import Console
 from torch import nn
 
-from regard import models
-from regard.data.tokenizers import Tokenizers
+from regard.data.labelled import Sets
+from regard.data.similar import Similar, read_similar
+from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
-from regard.jobs.base import Model, Prepared
+from regard.jobs.base import Model
 from regard.jobs.bodies import framing_of
-from regard.jobs.stored import read_report, read_weights
+from regard.jobs.readers import BodyJob, Reader
 from regard.recipes import Recipe
 from regard.tasks.embed import Embed
 from regard.tasks.reading import Reading
 from regard.tasks.scores import Score
-from regard.training.checkpoint import load_weights
+from regard.training.run import Objective
 
 
-class EmbedJob:
-    """Nothing is trained here yet."""
+class EmbedJob(BodyJob):
+    """The body itself learns, and has no head."""
 
-    form: Literal["encoder"] = "encoder"
-
-    def prepare(self, recipe: Recipe, path: Path, *, begun: bool, console: Console) -> Prepared:  # noqa: ARG002
-        raise RegardError('task = "embed" is not trained; bring a model with: regard import DIR -o MODEL')
-
-    def load(self, recipe: Recipe, path: Path) -> Model:
+    def _task(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str]) -> Embed:  # noqa: ARG002
         model: Any = recipe.model
-        tokenizers = Tokenizers.load(path, special=model.special)
-        module = models.from_config(model, vocabulary=tokenizers.source.size)
-        load_weights(module, read_weights(path), origin=path)
-        task = Embed(Reading(tokenizers.source, framing_of(model)), pooling=model.pooling or "mean")
-        return Embedder(path, recipe, module.eval(), task, read_report(path))
+        reading = Reading(tokenizer, framing_of(model, max_length=recipe.data.max_length))
+        return Embed(reading, pooling=model.pooling or "mean", same=recipe.data.same)
+
+    def _objective(self, recipe: Recipe, task: Embed, sets: Sets[Similar]) -> Objective:
+        """The correlation with scores where there are some, and else how far ahead partners are found."""
+        scored = any(each.score is not None for each in sets.valid)
+        column = recipe.data.columns.score
+        if column is not None and not scored and all(each.score is None for each in sets.test or ()):
+            raise RegardError(f"data.columns.score = {column!r} is in neither data.valid nor data.test; check its name")
+        if not task.alike(sets.train):
+            raise RegardError(
+                "data.train has no pairs that mean the same, only pairs with scores; set data.same to the score from "
+                "which on they do, or leave data.columns.score out"
+            )
+        return Objective("spearman" if scored else "mrr", higher=True)
+
+    def _model(self, path: Path, recipe: Recipe, module: nn.Module, task: Embed, report: dict[str, Any]) -> Model:
+        return Embedder(path, recipe, module, task, report, read=self.read)
 
 
-class Embedder(Model):
+class Embedder(Reader):
     """A text → its vector; a list gives a list."""
 
-    def __init__(self, path: Path, recipe: Recipe, module: nn.Module, task: Embed, report: dict[str, Any]) -> None:
-        super().__init__(path, recipe, module, report)
-        self.task = task
+    def evaluate(self, data: Any = None) -> dict[str, Score]:
+        named = self.recipe.data
+        if data is None and not (named.test or named.valid or named.train):
+            raise RegardError(f"{self.path} was learned elsewhere and names no pairs to judge it by; give some: --data")
+        return super().evaluate(data)
 
-    def __call__(self, text: Any) -> Any:
-        found = self.task.answer(self.module, [text] if isinstance(text, str) else list(text))
-        return found[0] if isinstance(text, str) else found
+    def read(self, line: str) -> str:
+        return line
 
-    def evaluate(self, data: Any = None) -> dict[str, Score]:  # noqa: ARG002
-        raise RegardError(f'{self.path} is a model for task = "embed", which has no scores of its own')
 
-    def shown(self, answer: Any) -> list[str]:
-        return [" ".join(f"{number:.6g}" for number in answer)]
+EMBED = EmbedJob(read_similar, Embed, pooled=True)

@@ -29,9 +29,10 @@ def import_model(source: str | Path, out: Path) -> Recipe:
         raise RegardError(f"{directory} has no tokenizer (tokenizer.json, vocab.txt or source.spm); add it")
     config: Any = came.config
     task = "fill" if getattr(config, "masked_words", False) else TASKS[config.kind]
+    data = {}
     if task == "embed":
-        config = config.model_copy(update={"pooling": _pooling(directory)})
-    recipe = Recipe.model_validate({"task": task, "model": config.model_dump()})
+        config, data = config.model_copy(update={"pooling": _pooling(directory)}), {"max_length": config.maximum}
+    recipe = Recipe.model_validate({"task": task, "model": config.model_dump(), "data": data})
     durable.write_directory(_new(out), {})
     came.tokenizers.save(out)
     durable.write_file(out / "recipe.toml", recipe.to_toml().encode())

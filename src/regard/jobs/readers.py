@@ -63,7 +63,7 @@ class ReaderJob:
             labels = self.task.labels_of(sets.train)
             tokenizer = _tokenizer(recipe, path, self.task.texts(sets.train), begun=begun)
             task = self._task(recipe, tokenizer, labels)
-            objective = self._objective(task, sets)
+            objective = self._objective(recipe, task, sets)
             learned, validated, draw = task.encode(sets.train), task.encode(sets.valid), getattr(task, "draw", None)
             if draw is not None:
                 validated = [draw(row, numpy.random.default_rng([0, at])) for at, row in enumerate(validated)]
@@ -100,7 +100,7 @@ class ReaderJob:
     def _model(self, path: Path, recipe: Recipe, module: nn.Module, task: Any, report: dict[str, Any]) -> Model:
         return Reader(path, recipe, module, task, report, read=self.read)
 
-    def _objective(self, task: Any, sets: Sets[Any]) -> Objective:  # noqa: ARG002 - the same whatever was read
+    def _objective(self, recipe: Recipe, task: Any, sets: Sets[Any]) -> Objective:  # noqa: ARG002 - the task's own
         return Objective(task.best, higher=task.best != "loss")
 
     def _labels(self, path: Path) -> list[str]:
@@ -223,8 +223,9 @@ class Validator:
 
     def __call__(self, module: nn.Module) -> dict[str, float]:
         targets = sum(batch.targets for batch in self.batches)
-        loss = sum(float(self.task.loss(module, batch)) for batch in self.batches) / max(targets, 1)
-        return {"loss": loss, **{name: s.value for name, s in self.task.scores(module, self.examples).items()}}
+        loss = sum(float(self.task.loss(module, batch)) for batch in self.batches)
+        scores = {name: score.value for name, score in self.task.scores(module, self.examples).items()}
+        return ({"loss": loss / targets} if targets else {}) | scores
 
 
 class FinalScores:

@@ -21,6 +21,7 @@ from regard.data.documents import DocumentsData
 from regard.data.examples import DataConfig
 from regard.data.labelled import LabelledData
 from regard.data.questions import AnsweredData
+from regard.data.similar import SimilarData
 from regard.data.tagged import TaggedData
 from regard.data.text import TextConfig
 from regard.data.tokenizers import TokenizerConfig
@@ -35,7 +36,7 @@ DATA: dict[str, type[BaseModel]] = {
     "translate": DataConfig,
     "transcribe": DataConfig,
     "write": TextConfig,
-    "embed": DataConfig,
+    "embed": SimilarData,
     "classify": LabelledData,
     "tag": TaggedData,
     "answer": AnsweredData,
