@@ -36,12 +36,12 @@ def train(
     name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
     path = Path(out) if out is not None else Path("runs") / name
     chosen = completed(chosen)
-    form = _job(chosen).form
-    if models.KINDS[chosen.kind].form != form:
-        able = ", ".join(models.kinds(form))
+    forms = _job(chosen).forms
+    if models.KINDS[chosen.kind].form not in forms:
+        able = ", ".join(kind for form in forms for kind in models.kinds(form))
         raise RegardError(f'task = "{chosen.task}" is for the kinds {able}, and not for kind = "{chosen.kind}"')
     set_here = chosen.training.model_dump(include=set(OF_BODIES), exclude_defaults=True)
-    if form != "encoder" and set_here:
+    if "encoder" not in forms and set_here:
         raise RegardError(f'training.{min(set_here)} is for tasks that start from a body, and not for "{chosen.task}"')
     _make_directory(path)
     with durable.alone(path):

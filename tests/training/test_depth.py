@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.testing import assert_close
 
@@ -12,6 +14,8 @@ from regard.training import optimiser
 from regard.training.checkpoint import weights_of
 from regard.training.config import TrainingConfig
 from regard.training.depth import depths, rates
+
+HEAD: dict[str, Any] = {"classes": 2, "pooling": "mean", "dropout": 0.0}
 
 
 def headed() -> Headed:
@@ -31,6 +35,15 @@ def test_depth_grows_from_the_embeddings_to_the_head():
     wanted |= {"body.blocks.2.around_attention.norm.weight": 3, "pooler.weight": 4}
     assert {name: depth[f"encoder.{name}"] for name in wanted} == wanted
     assert depth["output.weight"] == 4
+
+
+def test_the_last_norm_of_a_causal_model_goes_with_its_last_layer():
+    depth = depths(Headed(models.build("gpt", vocabulary=11, layers=3, width=8, heads=2), **HEAD))
+    assert (depth["encoder.embedding.position.table"], depth["encoder.body.final.weight"]) == (0, 3)
+    depth = depths(Headed(models.build("rnn", vocabulary=11, layers=3, width=8), **HEAD))
+    assert (depth["encoder.body.layers.0.weight_ih_l0"], depth["encoder.body.layers.2.bias_hh_l0"]) == (1, 3)
+    depth = depths(Headed(models.build("elmo", vocabulary=11, layers=2, width=8), **HEAD))
+    assert (depth["encoder.backward_layers.1.layers.0.bias_hh_l0"], depth["encoder.mix.scale"]) == (2, 3)
 
 
 def test_each_layer_learns_more_slowly_than_the_one_above():

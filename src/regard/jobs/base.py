@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from rich.console import Console
 from torch import nn
 
+from regard.models import Form
 from regard.recipes import Recipe
 from regard.tasks.scores import Score
 from regard.training.run import Objective, Stream, Task
@@ -74,7 +75,7 @@ class Job(Protocol):
     """How a task is prepared, and how what it trained is loaded."""
 
     @property
-    def form(self) -> Literal["pairs", "causal", "encoder"]:
+    def forms(self) -> tuple[Form, ...]:
         """Of the models that can do it."""
 
     def prepare(self, recipe: Recipe, path: Path, *, begun: bool, console: Console) -> Prepared:

@@ -18,13 +18,15 @@ from regard.jobs.stored import read_weights
 from regard.layers.low_rank import merged
 from regard.models.bert import BertConfig
 from regard.models.elmo import ElmoConfig
+from regard.models.gpt import GPTConfig
+from regard.models.rnn import RNNConfig
 from regard.recipes import Recipe
 from regard.recipes.bodies import BodyConfig
 from regard.special import OWN
 from regard.training.checkpoint import weights_of
 from regard.training.config import TrainingConfig
 
-BODIES = (BertConfig, ElmoConfig)
+BODIES = (BertConfig, ElmoConfig, GPTConfig, RNNConfig)
 ANY = 1 << 20  # tokens
 HEADS = ("pooler.", "transform.", "output.", "next_sentence.")
 
@@ -50,7 +52,8 @@ def completed(recipe: Recipe) -> Recipe:
         return recipe
     body = open_body(wish.body)
     if not isinstance(body.config, BODIES):
-        raise RegardError(f"model.body = {wish.body!r} is no encoder; take one of the BERT family, or an ELMo")
+        kinds = ", ".join(str(each.model_fields["kind"].default) for each in BODIES)
+        raise RegardError(f"model.body = {wish.body!r} cannot be one; the kinds that can are {kinds}")
     changes: dict[str, Any] = {"body": wish.body, "vocabulary": len(body.weights["embedding.table.weight"])}
     changes |= {key: value for key in ("dropout", "pooling") if (value := getattr(wish, key)) is not None}
     if isinstance(body.config, BertConfig):
@@ -90,5 +93,9 @@ def take_weights(encoder: nn.Module, name: str) -> None:
 def framing_of(model: BaseModel, *, max_length: int | None = None) -> Framing:
     """How the texts of a body are framed, and how long they may be: what has no positions reads any length."""
     assert isinstance(model, BODIES)
-    room, segments = (model.maximum - model.offset, model.segments) if isinstance(model, BertConfig) else (ANY, 0)
+    room, segments = ANY, 0
+    if isinstance(model, BertConfig):
+        room, segments = model.maximum - model.offset, model.segments
+    elif isinstance(model, GPTConfig) and model.position == "learned":
+        room = model.maximum
     return Framing(model.special, min(room, max_length or room), segments=2 if segments != 1 else 1)

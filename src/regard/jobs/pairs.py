@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -36,7 +36,7 @@ from regard.training.run import Objective
 class PairsJob:
     """Texts and what they become: files of pairs, tokenizers for both sides, batches by length."""
 
-    form: Literal["pairs"] = "pairs"
+    forms: tuple[models.Form, ...] = ("pairs",)
 
     def prepare(self, recipe: Recipe, path: Path, *, begun: bool, console: Console) -> Prepared:
         splits = _splits(recipe, path, console)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy
 import torch
@@ -45,6 +45,7 @@ from regard.training.machine import choose_device
 from regard.training.run import Objective
 
 LABELS = "labels.json"
+POOLED: dict[str, Pooling] = {"bert": "pooler", "elmo": "mean", "gpt": "last", "rnn": "last"}  # unless told
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,11 @@ class ReaderJob:
     read: Callable[[str, Any], Iterator[Any]]
     task: Any  # its class
     pooled: bool
-    form: Literal["encoder"] = "encoder"
+
+    @property
+    def forms(self) -> tuple[models.Form, ...]:
+        """One answer to a text may come from its end; one to each token needs what stands on both sides of it."""
+        return ("encoder", "causal") if self.pooled else ("encoder",)
 
     def prepare(self, recipe: Recipe, path: Path, *, begun: bool, console: Console) -> Prepared:
         training = recipe.training
@@ -119,8 +124,7 @@ class ReaderJob:
         encoder: Any = models.from_config(model, vocabulary=tokenizer.size)
         if begin and model.body:
             take_weights(encoder, model.body)
-        pooling: Pooling = model.pooling or ("pooler" if recipe.kind == "bert" else "mean")
-        pooled = pooling if self.pooled else None
+        pooled: Pooling | None = (model.pooling or POOLED[recipe.kind]) if self.pooled else None
         module = Headed(encoder, classes=len(labels), pooling=pooled, dropout=model.dropout)
         return _tuned(module, recipe.training)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import torch
 from rich.console import Console
@@ -33,7 +32,7 @@ BLOCK = 64  # tokens, for a model that looks back on any number of them
 class WriteJob:
     """Plain text, cut into blocks without padding."""
 
-    form: Literal["causal"] = "causal"
+    forms: tuple[models.Form, ...] = ("causal",)
 
     def prepare(self, recipe: Recipe, path: Path, *, begun: bool, console: Console) -> Prepared:
         _check(recipe)
@@ -96,6 +95,8 @@ def _check(recipe: Recipe) -> None:
             f'data.carry={recipe.data.carry} is for kind = "rnn", whose state can be carried, and not for '
             f'"{recipe.kind}"; set it to 0'
         )
+    if getattr(recipe.model, "body", None):
+        raise RegardError('task = "write" starts from nothing; leave model.body out, or import a model that writes')
     if recipe.tokenizer.kind == "wordpiece":
         raise RegardError('tokenizer.kind = "wordpiece" loses line ends and spaces; to write, try "byte_bpe"')
     for key, set_ in {"tokenizer.dropout": recipe.tokenizer.dropout, "training.r_drop": recipe.training.r_drop}.items():

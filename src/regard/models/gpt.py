@@ -53,6 +53,8 @@ class GPTConfig(BaseModel):
     tied: bool = True  # output = embedding
     special: Special = OWN
     vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
+    pooling: Literal["last", "mean"] | None = None  # how a text becomes one vector; the task's way if None
+    body: str | None = None  # where the first weights come from, if not from chance
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class GPT(nn.Module):
     def __init__(self, config: GPTConfig, *, vocabulary: int) -> None:
         super().__init__()
         width, wiring = config.width, PreNorm()
-        self.special = config.special
+        self.special, self.width = config.special, width
 
         def position(*, inside: bool) -> positions.Position:
             here = (config.position in ("rotary", "alibi")) == inside

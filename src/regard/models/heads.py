@@ -1,6 +1,6 @@
 """What stands on a body that reads a text: one linear map, for the whole text or for each token.
 
-    text     y = W dropout(pool(h)) + b         Devlin 2019, figure 4 (a) and (b)
+    text     y = W dropout(pool(h)) + b         Devlin 2019, figure 4 (a) and (b); Radford 2018, figure 1
     token    y_t = W dropout(h_t) + b           (c) and (d)
 
 B batch  L length  M width  C classes
@@ -20,26 +20,35 @@ from regard.layers.padding import row_lengths
 from regard.linear import Linear
 from regard.models.bert import Bert
 from regard.models.elmo import Elmo
+from regard.models.gpt import GPT
+from regard.models.rnn import RNN
 
-Body = Bert | Elmo
-Pooling = Literal["pooler", "first", "mean"]
+Body = Bert | Elmo | GPT | RNN
+Pooling = Literal["pooler", "first", "last", "mean"]
 
 
 def states(body: Body, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
     """What a body makes of each token, told the segments if it tells them apart.   tokens (B, L) → (B, L, M)"""
     if isinstance(body, Bert) and body.segments is not None:
         return body(tokens, lengths, segments)
+    if isinstance(body, GPT | RNN):
+        return body(tokens)  # which stands before its padding and never sees it
     return body(tokens, lengths)
 
 
 def pool(body: Body, hidden: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
-    """One vector for each text: tanh(W_p h_0), h_0, or the mean of all that is no padding.   (B, L, M) → (B, M)"""
+    """One vector for each text: tanh(W_p h_0), the first, the last or the mean of all that is no padding.
+
+    (B, L, M) → (B, M)
+    """
     if pooling == "pooler":
         if not isinstance(body, Bert):
             raise RegardError('pooling="pooler" is for the kind bert; try "mean"')
         return body.pool(hidden)
     if pooling == "first":
         return hidden[:, 0]
+    if pooling == "last":
+        return hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
     real = torch.arange(hidden.shape[1], device=hidden.device) < lengths.unsqueeze(1)  # (B, L)
     return (hidden * real.unsqueeze(-1)).sum(1) / lengths.unsqueeze(1)
 

@@ -40,6 +40,8 @@ class RNNConfig(BaseModel):
     tied: bool = True  # output = embedding
     special: Special = OWN
     vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
+    pooling: Literal["last", "mean"] | None = None  # how a text becomes one vector; the task's way if None
+    body: str | None = None  # where the first weights come from, if not from chance
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -69,7 +71,7 @@ class RNN(nn.Module):
     def __init__(self, config: RNNConfig, *, vocabulary: int) -> None:
         super().__init__()
         embedding, dropout = config.embedding or config.width, config.dropout
-        self.special = config.special
+        self.special, self.width = config.special, config.width
         self.embedding = Embedding(vocabulary, embedding, dropout=dropout, scale=False, padding=config.special.pad)
         self.body = Recurrent(config.cell, embedding, width=config.width, layers=config.layers, dropout=dropout)
         self.dropout = Dropout(dropout)

@@ -21,4 +21,6 @@ class BodyConfig(BaseModel):
         description="a model directory, a Hugging Face directory, or an installed package with one inside"
     )
     dropout: float | None = Field(None, ge=0, lt=1, description="the body's own unless given")
-    pooling: Literal["pooler", "first", "mean"] | None = Field(None, description="how one vector is made of a text")
+    pooling: Literal["pooler", "first", "last", "mean"] | None = Field(
+        None, description="how one vector is made of a text"
+    )

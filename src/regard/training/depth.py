@@ -13,14 +13,18 @@ from torch import nn
 from regard.errors import RegardError
 
 LOWEST = re.compile(r"(^|\.)(embedding|segments|norm)\.")
-BLOCK = re.compile(r"(^|\.)(?:blocks|\w+_layers)\.(\d+)\.")
+BLOCK = re.compile(r"(^|\.)(?:blocks|\w*layers)\.(\d+)\.")
+LAST = re.compile(r"(^|\.)body\.final\.")  # goes with the last block
 
 
 def depths(model: nn.Module) -> dict[str, int]:
     """Depth of each parameter by name."""
     blocks = {name: BLOCK.search(name) for name, _ in model.named_parameters()}
     top = max((int(found[2]) + 1 for found in blocks.values() if found), default=0) + 1
-    return {name: int(found[2]) + 1 if found else 0 if LOWEST.search(name) else top for name, found in blocks.items()}
+    return {
+        name: int(found[2]) + 1 if found else 0 if LOWEST.search(name) else top - 1 if LAST.search(name) else top
+        for name, found in blocks.items()
+    }
 
 
 def freeze(model: nn.Module, amount: int | Literal["all"], *, lora: bool) -> None:
