@@ -105,6 +105,21 @@ def test_a_tagger_learns_on_features_and_is_the_same_when_loaded(tmp_path: Path,
     assert [(each["entity"], each["word"]) for each in found] == [("B-PER", "film")]
 
 
+def test_without_a_head_all_of_it_learns_on(tmp_path: Path, body: Path):
+    (tmp_path / "pairs.tsv").write_text("\n".join(f"the {noun}\ta {noun}" for noun in NOUNS), encoding="utf-8")
+    text = f'task = "embed"\n[data]\ntrain = "{tmp_path}/pairs.tsv"\n[model]\nbody = "{body}"'
+    recipe = recipes.parse(text, where="test", changes=[*QUICK, "training.steps=2"])
+    vector = regard.train(recipe, out=tmp_path / "vectors")("the cat")
+    assert len(vector) == 24
+    before, after = weights(body), weights(tmp_path / "vectors")
+    learning = [name for name in before if "layers" in name or name == "mix.weights"]
+    assert learning
+    assert not any(torch.equal(before[name], after[name]) for name in learning)
+    further = language_model(tmp_path, "training.steps=1", "training.learning_rate=1e-6", f"model.body={body}")
+    scores = regard.train(further, out=tmp_path / "further").report["scores"]
+    assert scores == pytest.approx(regard.load(body).report["scores"], rel=0.01)  # it went on from there
+
+
 @pytest.mark.parametrize("task", ["fill", "classify"])
 def test_a_run_that_is_gone_on_with_ends_with_the_same_weights(tmp_path: Path, body: Path, task: str):
     def run(name: str, steps: int) -> bytes:

@@ -78,9 +78,10 @@ def test_a_run_that_is_gone_on_with_ends_with_the_same_weights(tmp_path: Path, b
         (["the cat\ta cat\tmuch"], "data.columns.score=3", "has the score 'much', which is no number"),
         (["the cat\ta cat\t3"], "data.columns.score=3", "set data.same to the score from which on they do"),
         (["the cat\ta cat"], "data.columns.score=3", "is in neither data.valid nor data.test"),
+        (["the cat\ta cat"], "training.freeze=all", "leaves nothing to learn"),
     ],
 )
 def test_pairs_that_cannot_be_learned_from_are_named(body: Path, lines: list[str], change: str, sentence: str):
     with pytest.raises(RegardError) as error:
-        regard.train(embedder(body, lines, change), out=body.parent / "model")
+        regard.train(embedder(body, lines, change, "training.steps=1"), out=body.parent / "model")
     assert sentence in str(error.value)

@@ -70,9 +70,9 @@ def _heads(body: BertConfig, task: str, pooling: str | None) -> dict[str, bool]:
 
 
 def _training(recipe: Recipe, model: BaseModel) -> TrainingConfig:
-    """[training], in which an ELMo that is to be something else than a language model stays as it is unless told."""
+    """[training], in which an ELMo that has a head to learn stays as it is unless told."""
     told = "freeze" in recipe.training.model_fields_set
-    if not isinstance(model, ElmoConfig) or recipe.task == "fill" or told:
+    if not isinstance(model, ElmoConfig) or recipe.task in ("fill", "embed") or told:
         return recipe.training
     return recipe.training.model_copy(update={"freeze": "all"})
 

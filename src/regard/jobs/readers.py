@@ -253,6 +253,8 @@ def _tuned(module: nn.Module, training: TrainingConfig) -> nn.Module:
             f"training.lora={training.lora} changes queries and values, and this model has none; set it to 0"
         )
     freeze(module, training.freeze, lora=bool(training.lora))
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        raise RegardError(f"training.freeze={training.freeze!r} leaves nothing to learn, as there is no head; lower it")
     return module
 
 
