@@ -25,10 +25,10 @@ from regard.errors import RegardError
 from regard.jobs.base import Model, Prepared
 from regard.jobs.bodies import framing_of, open_body, take_weights
 from regard.jobs.reader import Reader
-from regard.jobs.stored import read_report, read_weights
+from regard.jobs.stored import LABELS, read_labels, read_report, read_weights
 from regard.layers.low_rank import add_low_rank
 from regard.models.bert import BertConfig
-from regard.models.heads import Headed, Pooling
+from regard.models.heads import headed
 from regard.recipes import Recipe
 from regard.tasks.classify import Classify
 from regard.tasks.fill import MASK, Fill
@@ -41,8 +41,6 @@ from regard.training.config import TrainingConfig
 from regard.training.depth import freeze
 from regard.training.machine import choose_device
 from regard.training.run import Objective
-
-LABELS = "labels.json"
 
 
 @dataclass(frozen=True)
@@ -97,11 +95,7 @@ class ReaderJob:
         return Reader(path, recipe, module.eval(), task, read_report(path), read=self.read)
 
     def _labels(self, path: Path) -> list[str]:
-        try:
-            found: list[str] = json.loads((path / LABELS).read_bytes())
-        except (OSError, ValueError) as error:
-            raise RegardError(f"{path / LABELS} is damaged ({error}); copy the model directory again") from None
-        return found
+        return read_labels(path)
 
     def _task(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str]) -> Any:
         reading = Reading(tokenizer, framing_of(recipe.model, max_length=recipe.data.max_length))
@@ -109,11 +103,9 @@ class ReaderJob:
 
     def _module(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str], *, begin: bool) -> nn.Module:
         model: Any = recipe.model
-        encoder: Any = models.from_config(model, vocabulary=tokenizer.size)
+        module = headed(model, classes=len(labels), pooled=self.pooled, vocabulary=tokenizer.size)
         if begin and model.body:
-            take_weights(encoder, model.body)
-        pooling: Pooling | None = (model.pooling or "pooler") if self.pooled else None
-        module = Headed(encoder, width=model.width, classes=len(labels), pooling=pooling, dropout=model.dropout)
+            take_weights(module.encoder, model.body)
         return _tuned(module, recipe.training)
 
 

@@ -113,7 +113,7 @@ class Fill:
                 filled[place] = token
             return tokenizer.decode([filled])[0]
 
-        names = tokenizer.pieces(list(range(self.size)))
+        names = tokenizer.pieces(list(range(model.output.out_features)))
         return Sight(row, " | ".join(texts), logits, names=[names] * len(places), places=places, said=said)
 
     def scores(self, model: Any, examples: Sequence[Document]) -> dict[str, Score]:

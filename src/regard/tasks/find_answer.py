@@ -120,7 +120,7 @@ class FindAnswer:
             part.row,
             f"{question} | {passage}",
             lambda batch: model(batch.tokens, batch.lengths, batch.segments)[:, places].transpose(1, 2),
-            names=[pieces, pieces],
+            names=[[f"{piece}…" for piece in pieces], [f"…{piece}" for piece in pieces]],
             chosen=chosen,
             places=[places[each] for each in chosen],
             said=lambda _: str(answer["answer"]),
