@@ -146,6 +146,11 @@ def test_a_gpt_writes_as_ever_while_it_is_looked_at_up_to_where_it_would_forget(
     record = ours.look("ab b", decoding=greedy)
     assert record.answer is not None
     assert record.answer.text == ours.answers(["ab b"], decoding=greedy)[0][0].text
+    assert record.beam is None
+    by_beam = ours.look("ab b", decoding=ours.decoding({"beam": 3, "max_length": 5}))
+    assert by_beam.beam is not None
+    way = [node["token"] for node in by_beam.beam["nodes"] if node["state"] == "answer"]
+    assert tuple(way) == by_beam.sides["target"].items[-len(way) :]
     for prompt in ("ab b", "ab" * 20, ""):
         (first, *_) = ours.look(prompt, decoding=ours.decoding({"beam": 1})).maps
         assert first.weights.shape[1] <= tiny_gpt2.POSITIONS

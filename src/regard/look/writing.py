@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding import DecodingConfig
+from regard.decoding.tree import Tree
 from regard.errors import RegardError
 from regard.look.record import Map, Record, Side
 from regard.look.seen import answered, maps_of, saliency, watched
@@ -37,8 +38,9 @@ def capture_writing(
     more than `SALIENT` items there is no saliency.
     """
     tokenizer = task.tokenizer
+    tree = Tree()
     if reference is None:
-        whole, said = _written(module, task, text, decoding)
+        whole, said = _written(module, task, text, decoding, tree)
     else:
         whole, said = _forced(task, text, reference), reference
     device = next(module.parameters()).device
@@ -64,10 +66,11 @@ def capture_writing(
         maps=maps_of(module, seen, head=head, inputs=inputs),
         answer=answered(logits, whole[1:], said, names=lambda _, numbers: tokenizer.pieces(numbers)),
         saliency=moved,
+        beam=tree.to_json(tokenizer.pieces),
     )
 
 
-def _written(module: Any, task: Write, text: str, decoding: DecodingConfig) -> tuple[list[int], str]:
+def _written(module: Any, task: Write, text: str, decoding: DecodingConfig, tree: Tree) -> tuple[list[int], str]:
     """The prompt, as far as the model looks back on it, and what it says next: as tokens, and the latter as text."""
     special = task.tokenizer.special
     prompt = task.tokenizer.encode([text])[0] or [special.bos]
@@ -75,7 +78,7 @@ def _written(module: Any, task: Write, text: str, decoding: DecodingConfig) -> t
         if len(prompt) > task.reach:
             prompt = prompt[-max(task.reach // 2, 1) :]
         decoding = shortened(decoding, max(task.reach - len(prompt), 1))
-    answer = task.answer(module, [text], decoding=decoding)[0][0]
+    answer = task.answer(module, [text], decoding=decoding, tree=tree)[0][0]
     ended = len(answer.logprobs) > len(answer.tokens)
     return [*prompt, *answer.tokens, *([special.eos] if ended else [])], answer.text
 
