@@ -109,8 +109,10 @@ def test_saliency_of_what_was_chosen_is_gradient_times_input_found_by_small_step
     step = 1e-2
     slopes = [float(logprob(item, 1 + step) - logprob(item, 1 - step)) / (2 * step) for item in range(ids.shape[1])]
     assert_close(record.saliency["source"].weights[0, 0], torch.tensor(slopes), atol=2e-3, rtol=1e-2)
-    with pytest.raises(RegardError, match="reference='nothing' cannot be said here"):
+    with pytest.raises(RegardError, match=r"reference='nothing' cannot be chosen here; there are .* and 74 more"):
         ours.look(text, reference="nothing")
+    with pytest.raises(RegardError, match="reference='cat' is for one choice, and here are 2"):
+        ours.look(MASKED, reference="cat")
 
 
 def test_what_only_makes_vectors_has_attention_and_no_answer(tmp_path: Path):

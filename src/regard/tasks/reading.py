@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.data.framing import Framed, Framing
 from regard.data.text_batches import TextBatch, in_order_of_length
 from regard.data.tokenizers import Tokenizer
-from regard.errors import RegardError
+from regard.errors import RegardError, listed
 
 BATCH_TOKENS = 4096  # of texts that are answered together
 
@@ -32,9 +32,12 @@ class Sight:
 
     def saying(self, reference: str) -> Sight:
         """The same if `reference` is chosen."""
-        if len(self.names) != 1 or reference not in self.names[0]:
-            known = f"one of {', '.join(self.names[0][:20])}" if len(self.names) == 1 else "not one thing to choose"
-            raise RegardError(f"reference={reference!r} cannot be said here, where there is {known}; leave it out")
+        if len(self.names) != 1:
+            raise RegardError(
+                f"reference={reference!r} is for one choice, and here are {len(self.names)}; leave it out"
+            )
+        if reference not in self.names[0]:
+            raise RegardError(f"reference={reference!r} cannot be chosen here; there are {listed(self.names[0])}")
         return replace(self, chosen=[self.names[0].index(reference)])
 
 
