@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rich.console import Console
-from torch import nn
 
 from regard import models
 from regard.data.tokenizers import Tokenizers
 from regard.errors import RegardError
 from regard.jobs.base import Model, Prepared
 from regard.jobs.bodies import framing_of
+from regard.jobs.reader import ReadingModel
 from regard.jobs.stored import read_report, read_weights
 from regard.recipes import Recipe
 from regard.tasks.embed import Embed
@@ -38,16 +38,8 @@ class EmbedJob:
         return Embedder(path, recipe, module.eval(), task, read_report(path))
 
 
-class Embedder(Model):
+class Embedder(ReadingModel):
     """A text → its vector; a list gives a list."""
-
-    def __init__(self, path: Path, recipe: Recipe, module: nn.Module, task: Embed, report: dict[str, Any]) -> None:
-        super().__init__(path, recipe, module, report)
-        self.task = task
-
-    def __call__(self, text: Any) -> Any:
-        found = self.task.answer(self.module, [text] if isinstance(text, str) else list(text))
-        return found[0] if isinstance(text, str) else found
 
     def evaluate(self, data: Any = None) -> dict[str, Score]:  # noqa: ARG002
         raise RegardError(f'{self.path} is a model for task = "embed", which has no scores of its own')

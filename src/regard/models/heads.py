@@ -17,7 +17,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.initial import start_normal
 from regard.layers.padding import row_lengths
 from regard.linear import Linear
-from regard.models.bert import Bert
+from regard.models.bert import Bert, BertConfig
 
 Pooling = Literal["pooler", "first", "mean"]
 
@@ -30,6 +30,13 @@ def pool(body: Bert, hidden: Tensor, lengths: Tensor, pooling: Pooling) -> Tenso
         return hidden[:, 0]
     real = torch.arange(hidden.shape[1], device=hidden.device) < lengths.unsqueeze(1)  # (B, L)
     return (hidden * real.unsqueeze(-1)).sum(1) / lengths.unsqueeze(1)
+
+
+def headed(config: BertConfig, *, classes: int, pooled: bool, vocabulary: int = 0) -> Headed:
+    """A body with a head on it: for so many classes, of each text if `pooled` and otherwise of each token."""
+    encoder = Bert(config, vocabulary=config.vocabulary or vocabulary)
+    pooling: Pooling | None = (config.pooling or "pooler") if pooled else None
+    return Headed(encoder, width=config.width, classes=classes, pooling=pooling, dropout=config.dropout)
 
 
 class Headed(nn.Module):

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from regard.data.text_batches import TextBatch
 from regard.models.heads import Pooling, pool
-from regard.tasks.reading import Reading
+from regard.tasks.reading import Reading, Sight
 
 
 class Embed:
@@ -36,3 +36,8 @@ class Embed:
             for row, vector in zip(batch.rows, found.tolist(), strict=True):
                 vectors[row] = vector
         return vectors
+
+    def sight(self, model: Any, asked: str) -> Sight:
+        """What the model reads of a text; it chooses nothing."""
+        (row,) = self.reading.frame([asked], [None])
+        return Sight(row, asked, lambda batch: model(batch.tokens, batch.lengths)[:, :0])
