@@ -10,6 +10,7 @@ import pytest
 import regard
 from regard import RegardError, recipes
 from regard.data import shortlist
+from regard.data.examples import DataConfig
 from regard.jobs.pairs import Validator
 from regard.models import config_class
 from regard.recipes import Recipe
@@ -328,8 +329,8 @@ def test_the_page_explains_every_key_and_gives_its_default():
         next(block for block in blocks if text in block) for text in ("label_smoothing", "bidirectional")
     )
     given, keys = tomllib.loads(every), explained_keys(every)
-    tables = {name: Recipe.model_fields[name].annotation for name in ("data", "tokenizer", "training", "decoding")}
-    for name, config in {**tables, "model": config_class("transformer")}.items():
+    tables = {name: Recipe.model_fields[name].annotation for name in ("tokenizer", "training", "decoding")}
+    for name, config in {**tables, "data": DataConfig, "model": config_class("transformer")}.items():
         assert keys[name] - {"preset"} == set(config.model_fields)
         given[name].pop("train", None)
         assert config(**given[name]) == config()

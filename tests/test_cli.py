@@ -428,4 +428,4 @@ def test_a_classifier_is_trained_run_and_evaluated(call, tmp_path):
     assert label in ("good", "bad")
     assert 0 < float(score) < 1
     assert {"accuracy", "f1"} == json.loads(call("evaluate", tmp_path / "model", "--data", data, "--json").out).keys()
-    assert_told(call("evaluate", tmp_path / "model", "--beam", "3"), "only --data and --json")
+    assert_told(call("evaluate", tmp_path / "model", "--beam", "3"), "--beam is for models of pairs")

@@ -216,7 +216,7 @@ def evaluate(
 
 @app.command()
 def look(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL… [TEXT]", help="model directories, then a text")],
+    models: Annotated[list[str], typer.Argument(metavar="MODEL… [TEXT]", help="model directories, then a text")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help=".html, .png, .svg, .pdf or .json; the terminal without it")
     ] = None,
@@ -235,7 +235,7 @@ def look(
     from regard.viewer import run as run_look
 
     run_look(
-        [str(name) for name in models],
+        models,
         out=out,
         options={"layer": layer, "head": head, "reference": reference},
         pharaoh=pharaoh,
@@ -294,6 +294,7 @@ def import_(
     recipe = import_model(source, out)
     print(f'{out} holds {source} as kind = "{recipe.kind}" for task = "{recipe.task}"; try:')
     print(f'  regard run {out} "a text"')
+    print(f'  regard look {out} "a text"')
 
 
 @app.command()

@@ -11,6 +11,12 @@ class RegardError(ValueError):
     """
 
 
+def listed(names: Iterable[str], *, most: int = 8) -> str:
+    """Names for a sentence, in order: "a, b", or of more than `most` the first and how many more."""
+    names = sorted(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def unknown_name(what: str, name: str, known: Iterable[str]) -> RegardError:
     """The error for a name that is not among those known, with the nearest that is."""
     names = list(known)

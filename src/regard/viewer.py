@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,10 +14,11 @@ from rich.console import Console
 from regard.api import load
 from regard.data.files import read_lines
 from regard.errors import RegardError
-from regard.jobs.translator import Translator, as_translator
+from regard.jobs import Model
+from regard.jobs.translator import as_translator
 from regard.look import live, page
 from regard.look.record import Record
-from regard.look.show import main_map, printable
+from regard.look.show import LONGEST, axes, main_map, printable
 from regard.look.terminal import heat_map
 
 
@@ -31,13 +33,13 @@ def run(
 ) -> None:
     """Arguments are model directories, then at most one text; without a text the page is served until Ctrl-C."""
     names, texts = _sorted(arguments)
-    models = [as_translator(load(name)) for name in names]
+    models = [load(name) for name in names]
     lookers = [partial(_look, model, options, _habits(model, statistics)) for model in models]
     if not texts:
-        serve(lookers, port=port)
+        serve(lookers, port=port, pairs=any(model.pairs for model in models))
         return
     if pharaoh:
-        for model in models:
+        for model in map(as_translator, models):
             pairs = model.word_alignment(texts[0], model.said(texts[0], options.get("reference")))
             print(" ".join(f"{source}-{target}" for source, target in pairs))
         return
@@ -54,7 +56,10 @@ def run(
 
 
 def draw(record: Record, console: Console) -> None:
-    """The answer, and its main map averaged over heads, source items down and answer items across."""
+    """The main map averaged over heads, who looks down and what is looked at across; and the answer.
+
+    An answer that is not itself who looks, such as a label, has the likeliest alternatives to each of its items.
+    """
     chosen = main_map(record)
     heads = f"mean of {len(chosen.heads)} heads" if len(chosen.heads) > 1 else f"head {chosen.heads[0]}"
     console.print(
@@ -62,18 +67,23 @@ def draw(record: Record, console: Console) -> None:
         highlight=False,
         markup=False,
     )
-    rows, columns = record.sides[chosen.query].items, record.sides[chosen.key].items
+    rows, columns = axes(record, chosen)
     console.print(
         heat_map(chosen.weights.mean(0), rows, columns, colour=console.color_system is not None), soft_wrap=True
     )
-    if record.answer is not None:
-        console.print(f"\n{printable(record.answer.text)}", highlight=False, markup=False)
+    if record.answer is None:
+        return
+    console.print(f"\n{printable(record.answer.text)}", highlight=False, markup=False)
+    if all(each.query != "target" for each in record.maps):
+        for choices in record.answer.alternatives:
+            line = "  ".join(f"{printable(name, most=LONGEST)} {math.exp(logprob):.3f}" for name, logprob in choices)
+            console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
 
-def serve(lookers: Sequence[live.Looker], *, port: int) -> None:
+def serve(lookers: Sequence[live.Looker], *, port: int, pairs: bool) -> None:
     """The live page on this machine, until Ctrl-C."""
     try:
-        server = live.server(lookers, port=port)
+        server = live.server(lookers, port=port, pairs=pairs)
     except OSError as error:
         raise RegardError(
             f"port {port} cannot be used ({error.strerror}); choose another with --port, or leave it out"
@@ -83,12 +93,14 @@ def serve(lookers: Sequence[live.Looker], *, port: int) -> None:
         server.serve_forever()
 
 
-def _look(model: Translator, options: Mapping[str, Any], habits: Mapping[str, Any] | None, text: str) -> Record:
-    return replace(model.look(text, **options), statistics=habits)
+def _look(model: Model, options: Mapping[str, Any], habits: Mapping[str, Any] | None, text: str) -> Record:
+    return replace(model.look(model.read(text), **options), statistics=habits)
 
 
-def _habits(model: Translator, lines: Path | None) -> dict[str, Any] | None:
-    return None if lines is None else model.habits(line for _, line in read_lines(str(lines)) if line.strip())
+def _habits(model: Model, lines: Path | None) -> dict[str, Any] | None:
+    if lines is None:
+        return None
+    return model.habits(model.read(line) for _, line in read_lines(str(lines)) if line.strip())
 
 
 def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -75,6 +75,32 @@ def test_everything_wrong_with_the_weights_is_said_at_once(gpt: Path):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "marian"])
+def test_of_every_architecture_it_is_said_what_is_missing_left_over_and_misshapen(tmp_path: Path, kind: str):
+    directory = tmp_path / kind
+    if kind == "marian":
+        marian(directory, {"</s>": 0, "<unk>": 1, "b": 2, "▁a": 3, "ab": 4, "a": 5, "▁": 6, ">>fr<<": 7, "<pad>": 8})
+    else:
+        like = {"bert": {}, "roberta": {"offset": 1}, "distilbert": {"segments": 0, "pooler": False}}[kind]
+        settings: dict[str, Any] = {"layers": 2, "width": 6, "heads": 2, "maximum": 11, "next_sentence": False, **like}
+        weights = weights_of(build("bert", vocabulary=13, **settings))
+        export_directory(directory, config=config_class("bert")(**settings), weights=weights)
+    tensors = safetensors.torch.load_file(directory / "model.safetensors")
+    missing, misshapen = [name for name in tensors if "layer" in name and name.endswith("bias")][:2]
+    shape = tuple(tensors[misshapen].shape)
+    del tensors[missing]
+    tensors[misshapen] = torch.zeros(5, 7)
+    tensors["surplus.weight"] = torch.zeros(3)
+    safetensors.torch.save_file(tensors, directory / "model.safetensors")
+    with pytest.raises(RegardError) as error:
+        import_directory(directory)
+    said = str(error.value)
+    prefix = {"marian": "model."}.get(kind, f"{kind}.")
+    assert f"as a {kind}: missing: {missing.removeprefix(prefix)};" in said
+    assert "not known here: surplus.weight;" in said
+    assert f"{misshapen.removeprefix(prefix)} is (5, 7) and must be {shape}" in said
+
+
 def test_a_long_list_is_cut(gpt: Path):
     change_config(gpt, n_layer=3)
     with pytest.raises(RegardError, match=r"h\.2\.attn.* and 4 more"):

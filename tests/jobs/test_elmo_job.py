@@ -53,6 +53,8 @@ def test_a_language_model_tells_its_perplexities_and_fills_gaps(body: Path):
     assert 1 < scores["backward_perplexity"] < 6
     assert {name: score.value for name, score in model.evaluate().items()} == pytest.approx(scores)
     assert model("the happy cat [MASK] on a mat .")[0]["token_str"] == "sat"
+    with pytest.raises(RegardError, match="look shows bert alone"):
+        model.look("the happy cat")
     assert model.shown(model("the sad dog sat [MASK] a mat .")) == ["the sad dog sat on a mat ."]
 
 

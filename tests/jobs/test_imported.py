@@ -36,6 +36,22 @@ def test_vectors_are_the_normalised_means_that_transformers_gives(there: Path):
     assert_close(torch.tensor(model(TEXTS[1])), expected[1], atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("architecture", ["BertForMaskedLM", "BertForPreTraining"])
+def test_a_head_for_masked_words_fills_as_transformers_does(tmp_path: Path, architecture: str):
+    theirs = tiny_bert.save(tmp_path / "theirs", architecture, initializer_range=0.4)
+    assert import_model(tmp_path / "theirs", tmp_path / "ours").task == "fill"
+    given = tiny_bert.tokenizer()("the [MASK] sat.", return_tensors="pt")
+    with torch.no_grad():
+        best, tokens = theirs(**given)[0][0, 2].softmax(-1).topk(5)
+    found = regard.load(tmp_path / "ours")("the [MASK] sat.")
+    assert [each["token"] for each in found] == tokens.tolist()
+    assert_close(torch.tensor([each["score"] for each in found]), best, atol=1e-5, rtol=1e-4)
+    export_model(tmp_path / "ours", tmp_path / "back")
+    before, after = (safetensors.torch.load_file(tmp_path / n / "model.safetensors") for n in ("theirs", "back"))
+    assert all(torch.equal(before[name], after[name]) for name in after)
+    assert before.keys() == after.keys()
+
+
 def test_what_is_exported_again_is_bit_for_bit_what_came(there: Path):
     export_model(there / "ours", there / "back")
     before, after = (safetensors.torch.load_file(there / name / "model.safetensors") for name in ("theirs", "back"))

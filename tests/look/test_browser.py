@@ -487,6 +487,25 @@ def test_a_live_page_sends_what_is_typed_and_shows_what_comes_back(watched: Call
     assert [json.loads(body) for body in asked] == [{"text": "a man [.,] sleeps"}, {"text": "both"}]
 
 
+def test_a_live_page_for_pairs_has_a_second_box_whose_text_comes_after_a_tab(watched: Callable[..., Any]):
+    page = watched(allowed="http://regard.test/")
+    asked: list[str] = []
+
+    def answer(route: Any) -> None:
+        asked.append(json.loads(route.request.post_data)["text"])
+        route.fulfill(json=made_records.two_heads())
+
+    body = look_page.render([], live=True, pairs=True)
+    page.route("http://regard.test/", lambda route: route.fulfill(body=body, content_type="text/html"))
+    page.route("http://regard.test/look", answer)
+    page.goto("http://regard.test/")
+    for label, text in (("text", "who sat?"), ("second text, passage", "the cat sat.")):
+        page.get_by_label(label, exact=True).fill(text)
+        with page.expect_response("http://regard.test/look"):
+            page.keyboard.press("Enter")
+    assert asked == ["who sat?", "who sat?\tthe cat sat."]
+
+
 def test_a_live_page_says_what_went_wrong(browser: Any):
     page = browser.new_page()
     page.route(

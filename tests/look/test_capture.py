@@ -145,7 +145,7 @@ def test_a_score_that_is_no_dot_product_has_no_queries_and_keys_to_show():
 def test_queries_and_keys_are_kept_as_far_as_there_is_room_those_of_the_alignment_first(monkeypatch):
     size = (4 + 6) * 12  # of the alignment: 3 heads of width 4, answer of 4 items, source of 6
     for room, enough in ((size - 1, False), (size, True)):
-        monkeypatch.setattr("regard.look.capture.MOST_VECTORS", room)
+        monkeypatch.setattr("regard.look.seen.MOST_VECTORS", room)
         record = capture(model("transformer"), task(), "badge", decoding=GREEDY, reference="cab")
         kept = {each.name: each.vectors for each in record.maps if each.vectors is not None}
         assert ("decoder.blocks.1.cross" in kept) == enough

@@ -12,8 +12,8 @@ from torch.testing import assert_close
 
 from regard.errors import RegardError
 from regard.look import record as subject
-from regard.look.capture import MOST_VECTORS
 from regard.look.record import Answer, Map, Record, Side
+from regard.look.seen import MOST_VECTORS
 
 
 def made(weights: torch.Tensor) -> Record:

@@ -6,6 +6,7 @@ translator   the model that comes of it
 write        plain text: write
 writer       the model that comes of it
 readers      texts in, labels, tags or spans out: classify, tag, answer, fill
+reader       the model that comes of it
 embedder     one text in, one vector out: embed
 bodies       what a model takes from another to start with
 imported     models from elsewhere, and back

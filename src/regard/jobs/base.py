@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from rich.console import Console
 from torch import nn
 
+from regard.look.record import Record
 from regard.models import Form
 from regard.recipes import Recipe
 from regard.tasks.scores import Score
@@ -18,6 +19,8 @@ from regard.training.run import Objective, Stream, Task
 
 class Model:
     """A trained model: call it with a text, or with a list of them. What else it can do depends on its task."""
+
+    pairs = False  # whether a line may hold two texts, with a tab between
 
     def __init__(self, path: Path, recipe: Recipe, module: nn.Module, report: dict[str, Any]) -> None:
         self.path = path
@@ -33,6 +36,20 @@ class Model:
         """The task's scores on the recipe's test data, or on other."""
         raise NotImplementedError
 
+    def look(
+        self, text: Any, *, reference: str | None = None, layer: int | None = None, head: int | None = None
+    ) -> Record:
+        """What the model looks at when it answers `text`, or when it is made to answer `reference`.
+
+        With `layer` or `head`, no other weights are computed. The record shows itself in a notebook;
+        `.save("look.html")` writes the page, .png a picture, .json the numbers.
+        """
+        raise NotImplementedError
+
+    def habits(self, texts: Iterable[Any]) -> dict[str, Any]:
+        """What each head tends to do, averaged over many texts: `statistics` of a record."""
+        raise NotImplementedError
+
     def read(self, line: str) -> Any:
         """What a line of text asks; for most tasks, itself."""
         return line
@@ -41,11 +58,20 @@ class Model:
         """An answer as lines for a terminal."""
         return [str(answer)]
 
+    def named(self, record: Record) -> Record:
+        """The record with the name of this model on it."""
+        return replace(record, model={"name": str(self.path), "kind": self.recipe.kind, "task": self.recipe.task})
+
     @property
     def judged_on(self) -> str:
         """What `evaluate` takes unless other data is given."""
         data = self.recipe.data
         return "data.test" if data.test else "data.valid" if data.valid else "the pairs held out of data.train"
+
+
+def paths(layer: int | None) -> str:
+    """The pattern of the paths of what looks in a layer; None for all."""
+    return "*" if layer is None else f"*.{layer}.*"
 
 
 class Final(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ from torch import nn
 from regard import recipes
 from regard.data.framing import Framing
 from regard.data.tokenizers import Tokenizers
-from regard.errors import RegardError
-from regard.interchange.huggingface import Imported, import_directory
+from regard.errors import RegardError, listed
+from regard.interchange.huggingface import Head, Imported, import_directory
 from regard.interchange.packages import find_directory
-from regard.jobs.stored import read_weights
+from regard.jobs.stored import read_labels, read_weights
 from regard.layers.low_rank import merged
 from regard.models.bert import BertConfig
 from regard.models.elmo import ElmoConfig
@@ -34,15 +35,19 @@ HEADS = ("pooler.", "transform.", "output.", "next_sentence.")
 def open_body(name: str | Path) -> Imported:
     """The model of a directory, ours or Hugging Face's, or of the one inside an installed package."""
     path = find_directory(name)
-    if not (path / "recipe.toml").is_file():
-        return import_directory(path)
-    config: Any = recipes.load(path / "recipe.toml").model
-    weights = read_weights(path)
+    found = open_model(path) if (path / "recipe.toml").is_file() else import_directory(path)
+    weights = found.weights
     if any(key.startswith("encoder.") for key in weights):  # what stands on a body is left where it is
         weights = {key.removeprefix("encoder."): each for key, each in weights.items() if key.startswith("encoder.")}
-    weights = merged(weights)
-    tokenizers = Tokenizers.load(path, special=getattr(config, "special", OWN))
-    return Imported(config, weights, tokenizers, path)
+    return replace(found, weights=weights, head=None)
+
+
+def open_model(path: Path) -> Imported:
+    """A model directory of ours, changes of low rank merged."""
+    recipe = recipes.load(path / "recipe.toml")
+    tokenizers = Tokenizers.load(path, special=getattr(recipe.model, "special", OWN))
+    head = Head(recipe.task, tuple(read_labels(path))) if recipe.task in ("classify", "tag", "answer") else None
+    return Imported(recipe.model, merged(read_weights(path)), tokenizers, path, head)
 
 
 def completed(recipe: Recipe) -> Recipe:
@@ -81,12 +86,13 @@ def take_weights(encoder: nn.Module, name: str) -> None:
     """Give a module the weights of a body; only what stands on a body, which not every one has, may start by chance."""
     body, wanted = open_body(name), weights_of(encoder)
     found = {key: tensor for key, tensor in body.weights.items() if key in wanted}
+    wrong = []
     for key, tensor in wanted.items():
         there = tuple(found[key].shape) if key in found else "missing"
         if there != tuple(tensor.shape) and not (there == "missing" and key.startswith(HEADS)):
-            raise RegardError(
-                f"model.body = {name!r} does not fit [model]: {key} is {there} and must be {tensor.shape}"
-            )
+            wrong.append(f"{key} is {there} and must be {tuple(tensor.shape)}")
+    if wrong:
+        raise RegardError(f"model.body = {name!r} does not fit [model]: {listed(wrong)}")
     encoder.load_state_dict(found, strict=False)
 
 

@@ -13,7 +13,8 @@ from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.jobs.base import Model
 from regard.jobs.bodies import framing_of
-from regard.jobs.readers import BodyJob, Reader
+from regard.jobs.reader import Reader
+from regard.jobs.readers import BodyJob
 from regard.recipes import Recipe
 from regard.tasks.embed import Embed
 from regard.tasks.reading import Reading

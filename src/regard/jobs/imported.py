@@ -6,14 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from regard import recipes
-from regard.data.tokenizers import Tokenizers
 from regard.errors import RegardError
 from regard.interchange.huggingface import Imported, export_directory, import_directory
 from regard.interchange.packages import find_directory
-from regard.jobs.stored import read_weights
+from regard.jobs.bodies import open_model
+from regard.jobs.stored import LABELS
 from regard.recipes import Recipe
-from regard.special import OWN
 from regard.training import durable
 from regard.training import report as reports
 from regard.training.checkpoint import to_bytes
@@ -28,12 +26,17 @@ def import_model(source: str | Path, out: Path) -> Recipe:
     if came.tokenizers is None:
         raise RegardError(f"{directory} has no tokenizer (tokenizer.json, vocab.txt or source.spm); add it")
     config: Any = came.config
-    task = "fill" if getattr(config, "masked_words", False) else TASKS[config.kind]
-    data = {}
+    task, data = "fill" if getattr(config, "masked_words", False) else TASKS[config.kind], {}
+    if came.head is not None:
+        task = came.head.task
+        data = {} if task == "answer" else {"max_length": config.maximum - config.offset}
     if task == "embed":
-        config, data = config.model_copy(update={"pooling": _pooling(directory)}), {"max_length": config.maximum}
-    recipe = Recipe.model_validate({"task": task, "model": config.model_dump(), "data": data})
+        config = config.model_copy(update={"pooling": _pooling(directory)})
+        data = {"max_length": config.maximum - config.offset}
+    recipe = Recipe.model_validate({"task": task, "data": data, "model": config.model_dump()})
     durable.write_directory(_new(out), {})
+    if came.head is not None:
+        durable.write_file(out / LABELS, json.dumps(came.head.labels, ensure_ascii=False).encode())
     came.tokenizers.save(out)
     durable.write_file(out / "recipe.toml", recipe.to_toml().encode())
     durable.write_file(out / "report.json", reports.dump(_report(came, task=task, kind=config.kind)))
@@ -45,14 +48,10 @@ def export_model(directory: Path, out: Path) -> None:
     """Write a model directory as one that Hugging Face's library reads."""
     if not (directory / "recipe.toml").is_file():
         raise RegardError(f"{directory} is no model directory: it has no recipe.toml; train or import one")
-    config: Any = recipes.load(directory / "recipe.toml").model
-    weights = read_weights(directory)
-    if any(name.startswith("encoder.") for name in weights):
-        raise RegardError(
-            f"{directory} has a head of its own, which cannot be written in this format yet; export its body"
-        )
-    tokenizers = Tokenizers.load(directory, special=getattr(config, "special", OWN))
-    export_directory(_new(out), config=config, weights=weights, tokenizers=tokenizers)
+    model = open_model(directory)
+    export_directory(
+        _new(out), config=model.config, weights=model.weights, tokenizers=model.tokenizers, head=model.head
+    )
 
 
 def _new(out: Path) -> Path:

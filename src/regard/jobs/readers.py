@@ -16,7 +16,7 @@ from torch import nn
 
 from regard import models
 from regard.data.documents import read_documents
-from regard.data.labelled import Sets, read_all, read_labelled, read_sets
+from regard.data.labelled import Sets, read_labelled, read_sets
 from regard.data.questions import read_questions
 from regard.data.tagged import read_tagged
 from regard.data.text_batches import TextBatches, in_order_of_length
@@ -24,17 +24,17 @@ from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import RegardError
 from regard.jobs.base import Model, Prepared
 from regard.jobs.bodies import framing_of, open_body, take_weights
-from regard.jobs.stored import read_report, read_weights
+from regard.jobs.reader import Reader
+from regard.jobs.stored import LABELS, read_labels, read_report, read_weights
 from regard.layers.low_rank import add_low_rank
 from regard.models.bert import BertConfig
 from regard.models.elmo import Elmo
-from regard.models.heads import Headed, Pooling
+from regard.models.heads import headed
 from regard.recipes import Recipe
 from regard.tasks.classify import Classify
 from regard.tasks.fill import MASK, Fill
 from regard.tasks.find_answer import FindAnswer
 from regard.tasks.reading import Reading
-from regard.tasks.scores import Score
 from regard.tasks.tag import Tag
 from regard.tasks.two_way import TwoWay
 from regard.training import durable
@@ -43,9 +43,6 @@ from regard.training.config import TrainingConfig
 from regard.training.depth import freeze
 from regard.training.machine import choose_device
 from regard.training.run import Objective
-
-LABELS = "labels.json"
-POOLED: dict[str, Pooling] = {"bert": "pooler", "elmo": "mean", "gpt": "last", "rnn": "last"}  # unless told
 
 
 @dataclass(frozen=True)
@@ -109,11 +106,7 @@ class ReaderJob:
         return Objective(task.best, higher=task.best != "loss")
 
     def _labels(self, path: Path) -> list[str]:
-        try:
-            found: list[str] = json.loads((path / LABELS).read_bytes())
-        except (OSError, ValueError) as error:
-            raise RegardError(f"{path / LABELS} is damaged ({error}); copy the model directory again") from None
-        return found
+        return read_labels(path)
 
     def _task(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str]) -> Any:
         reading = Reading(tokenizer, framing_of(recipe.model, max_length=recipe.data.max_length))
@@ -121,11 +114,9 @@ class ReaderJob:
 
     def _module(self, recipe: Recipe, tokenizer: Tokenizer, labels: list[str], *, begin: bool) -> nn.Module:
         model: Any = recipe.model
-        encoder: Any = models.from_config(model, vocabulary=tokenizer.size)
+        module = headed(model, classes=len(labels), pooled=self.pooled, vocabulary=tokenizer.size)
         if begin and model.body:
-            take_weights(encoder, model.body)
-        pooled: Pooling | None = (model.pooling or POOLED[recipe.kind]) if self.pooled else None
-        module = Headed(encoder, classes=len(labels), pooling=pooled, dropout=model.dropout)
+            take_weights(module.encoder, model.body)
         return _tuned(module, recipe.training)
 
 
@@ -166,48 +157,6 @@ class FillJob(BodyJob):
         if isinstance(module, Elmo):
             module.mix.requires_grad_(False)  # it is learned with what the features are for
         return module
-
-
-class Reader(Model):
-    """A trained model that answers texts in the shapes of Hugging Face's pipelines; a list gives a list."""
-
-    def __init__(
-        self,
-        path: Path,
-        recipe: Recipe,
-        module: nn.Module,
-        task: Any,
-        report: dict[str, Any],
-        *,
-        read: Callable[[str, Any], Iterator[Any]],
-    ) -> None:
-        super().__init__(path, recipe, module, report)
-        self.task = task
-        self._read = read
-
-    def __call__(self, text: Any) -> Any:
-        return (
-            self.task.answer(self.module, text) if isinstance(text, list) else self.task.answer(self.module, [text])[0]
-        )
-
-    def evaluate(self, data: Any = None) -> dict[str, Score]:
-        """The task's scores on a file, or on the recipe's own data (see `judged_on`)."""
-        config = self.recipe.data
-        read = lambda name: self._read(name, config)  # noqa: E731
-        named = data if data is not None else config.test or config.valid
-        if named is None:
-            return self.task.scores(self.module, read_sets(config, read, seed=self.recipe.training.seed).valid)
-        return self.task.scores(
-            self.module, read_all(str(named) if isinstance(named, Path) else named, read, key="data")
-        )
-
-    def read(self, line: str) -> Any:
-        """A line asks about a text, or with a tab in it about two."""
-        first, tab, second = line.partition("\t")
-        return (first, second) if tab else line
-
-    def shown(self, answer: Any) -> list[str]:
-        return self.task.shown(answer)
 
 
 class Validator:

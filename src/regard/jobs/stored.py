@@ -12,6 +12,8 @@ from safetensors import SafetensorError
 
 from regard.errors import RegardError
 
+LABELS = "labels.json"
+
 
 def read_report(directory: Path) -> dict[str, Any]:
     """report.json, or nothing if there is none."""
@@ -22,6 +24,15 @@ def read_report(directory: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError) as error:
         raise RegardError(f"{path} is damaged ({error}); copy the model directory again, or delete that file") from None
+    return found
+
+
+def read_labels(directory: Path) -> list[str]:
+    """labels.json: what a head tells apart, in its order."""
+    try:
+        found: list[str] = json.loads((directory / LABELS).read_bytes())
+    except (OSError, ValueError) as error:
+        raise RegardError(f"{directory / LABELS} is damaged ({error}); copy the model directory again") from None
     return found
 
 

@@ -15,7 +15,7 @@ from regard import recipes
 from regard.data.examples import DataConfig, Examples, open_examples, open_splits, references
 from regard.decoding.config import DecodingConfig, changed
 from regard.errors import RegardError
-from regard.jobs.base import Model
+from regard.jobs.base import Model, paths
 from regard.look.capture import capture
 from regard.look.record import Record
 from regard.look.statistics import statistics
@@ -115,28 +115,23 @@ class Translator(Model):
         beam: bool = True,
         decoding: DecodingConfig | None = None,
     ) -> Record:
-        """What the model looks at when it answers `text`, or when it is made to say `reference`.
-
-        With `layer` or `head`, no other weights are computed. The record shows itself in a notebook;
-        `.save("look.html")` writes the page, .png a picture, .json the numbers.
-        """
-        record = capture(
-            self.module,
-            self.task,
-            text,
-            decoding=decoding or self.recipe.decoding,
-            reference=reference,
-            only="*" if layer is None else f"*.{layer}.*",
-            head=head,
-            beam=beam,
+        """As for every model; with `beam`, the record has the tree of the search."""
+        return self.named(
+            capture(
+                self.module,
+                self.task,
+                text,
+                decoding=decoding or self.recipe.decoding,
+                reference=reference,
+                only=paths(layer),
+                head=head,
+                beam=beam,
+            )
         )
-        names = {"name": str(self.path), "kind": self.recipe.kind, "task": self.recipe.task}
-        return replace(record, model=names)
 
     def habits(self, texts: Iterable[str]) -> dict[str, Any]:
-        """What each head tends to do, averaged over many texts: `statistics` of a record."""
         decoding = self.decoding({"beam": 1})
-        return statistics(capture(self.module, self.task, text, decoding=decoding, saliency=False) for text in texts)
+        return statistics(capture(self.module, self.task, text, decoding=decoding, gradients=False) for text in texts)
 
     def word_alignment(self, text: str, answer: Answer) -> list[tuple[int, int]]:
         """For each word of the answer, the source word it looked at most: (source, target) by number, from 0."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
@@ -14,13 +14,17 @@ from regard.data.text import TextConfig, open_text, open_texts
 from regard.data.tokens import tokenise
 from regard.decoding.config import DecodingConfig, changed
 from regard.errors import RegardError
-from regard.jobs.base import Model
+from regard.jobs.base import Model, paths
+from regard.look.record import Record
+from regard.look.statistics import statistics
+from regard.look.writing import capture_writing, shortened
 from regard.recipes import Recipe
 from regard.tasks.answers import Answer
 from regard.tasks.scores import Score
 from regard.tasks.write import Write
 
 Stop = str | Sequence[str]
+LOOKED_AT = 40  # tokens that are written to be looked at
 SAMPLING = ("sample", "temperature", "top_k", "top_p")
 
 
@@ -67,6 +71,29 @@ class Writer(Model):
             if text.sure > shown:
                 yield text.text[shown : text.sure]
                 shown = text.sure
+
+    def look(
+        self,
+        text: str,
+        *,
+        reference: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+        decoding: DecodingConfig | None = None,
+    ) -> Record:
+        """As for every model; unless other `decoding` is given, it goes on for at most `LOOKED_AT` tokens."""
+        chosen = decoding or shortened(self.recipe.decoding, LOOKED_AT)
+        only = paths(layer)
+        return self.named(
+            capture_writing(self.module, self.task, text, decoding=chosen, reference=reference, only=only, head=head)
+        )
+
+    def habits(self, texts: Iterable[str]) -> dict[str, Any]:
+        decoding = self.recipe.decoding
+        return statistics(
+            capture_writing(self.module, self.task, text, decoding=decoding, reference="", gradients=False)
+            for text in texts
+        )
 
     def decoding(self, changes: Mapping[str, Any]) -> DecodingConfig:
         """The recipe's [decoding] with some keys changed; asking for a beam ends the recipe's sampling."""

@@ -19,8 +19,13 @@ LARGEST = 64 * 1024  # bytes of a request
 Looker = Callable[[str], Record]
 
 
-def server(lookers: Sequence[Looker], *, host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPServer:
-    """A server that answers `POST /look {"text": …}` with the records of every model; port 0 takes a free one."""
+def server(
+    lookers: Sequence[Looker], *, host: str = "127.0.0.1", port: int = 0, pairs: bool = False
+) -> ThreadingHTTPServer:
+    """A server that answers `POST /look {"text": …}` with the records of every model; port 0 takes a free one.
+
+    With `pairs` the page has a second box; what is typed there stands after a tab.
+    """
     lock = Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -28,7 +33,7 @@ def server(lookers: Sequence[Looker], *, host: str = "127.0.0.1", port: int = 0)
             if not self._is_local():
                 return
             if self.path.partition("?")[0] == "/":
-                self._send(HTTPStatus.OK, page.render([], live=True), "text/html; charset=utf-8")
+                self._send(HTTPStatus.OK, page.render([], live=True, pairs=pairs), "text/html; charset=utf-8")
             else:
                 self._send(HTTPStatus.NOT_FOUND, json.dumps({"error": f"there is nothing at {self.path}"}))
 

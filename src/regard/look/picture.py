@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.look.show import LONGEST, main_map, printable
+from regard.look.show import LONGEST, axes, main_map, printable
 
 if TYPE_CHECKING:
     from regard.look.record import Map, Record
@@ -53,8 +53,7 @@ def _heat_map(axis: Any, record: Record, chosen: Map, place: int) -> None:
         aspect="auto",
         interpolation="nearest",
     )
-    for name, set_ticks in ((chosen.key, axis.set_xticks), (chosen.query, axis.set_yticks)):
-        items = record.sides[name].items
+    for items, set_ticks in zip(axes(record, chosen), (axis.set_yticks, axis.set_xticks), strict=True):
         step = math.ceil(len(items) / MOST)
         names = [printable(item, most=LONGEST) for item in items[::step]]
         set_ticks(range(0, len(items), step), names, parse_math=False)  # "$5 and $6" is no formula

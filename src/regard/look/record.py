@@ -64,6 +64,7 @@ class Answer:
     text: str
     logprobs: tuple[float, ...]
     alternatives: tuple[tuple[tuple[str, float], ...], ...] = ()
+    places: tuple[int, ...] = ()  # of each item, the item of the source it was asked of, where there is one
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Record:
             "model": dict(self.model),
             "sides": {name: _without_none(asdict(side)) for name, side in self.sides.items()},
             "maps": [_map_to_json(each) for each in self.maps],
-            "answer": None if self.answer is None else asdict(self.answer),
+            "answer": None if self.answer is None else _answer_to_json(self.answer),
             "saliency": {name: _map_to_json(each) for name, each in self.saliency.items()},
             "beam": self.beam,
             "statistics": self.statistics,
@@ -195,9 +196,13 @@ def _side_from_json(stored: Mapping[str, Any]) -> Side:
     return Side(**{**stored, "items": tuple(stored["items"]), "edges": edges})
 
 
+def _answer_to_json(answer: Answer) -> dict[str, Any]:
+    return {name: value for name, value in asdict(answer).items() if name != "places" or value}
+
+
 def _answer_from_json(stored: Mapping[str, Any]) -> Answer:
     alternatives = tuple(tuple((name, value) for name, value in step) for step in stored["alternatives"])
-    return Answer(stored["text"], tuple(stored["logprobs"]), alternatives)
+    return Answer(stored["text"], tuple(stored["logprobs"]), alternatives, tuple(stored.get("places", ())))
 
 
 def _encode(weights: Tensor) -> dict[str, str]:

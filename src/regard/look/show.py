@@ -1,4 +1,4 @@
-"""What all ways of showing a record share: which map first, and how a token prints."""
+"""What all ways of showing a record share: which map first, what its rows and columns are, how a token prints."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ ORDER = ("cross", "graph", "image", "self", "gates")
 def main_map(record: Record) -> Map:
     """The map to show first: the alignment of the last layer, or else the last of what there is."""
     return max(record.maps, key=lambda each: (-ORDER.index(each.kind), -1 if each.layer is None else each.layer))
+
+
+def axes(record: Record, each: Map) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of a map's rows and columns; of a causal one, the columns are what stood there."""
+    return record.sides[each.query].items, each.inputs or record.sides[each.key].items
 
 
 def printable(text: str, *, most: int | None = None) -> str:

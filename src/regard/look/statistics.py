@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from regard.look.record import Map, Record
+from regard.look.show import axes
 
 SPECIAL = {"<s>", "</s>", "<pad>", "<unk>", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "<|endoftext|>"}
 MARKS = set(string.punctuation) | set("“”„«»‘’…–—¿¡、。，！？；：（）「」")
@@ -71,7 +72,7 @@ def habits(each: Map, place: int, record: Record) -> dict[str, Tensor]:
     """The figures above, row by row: each (Q,)."""
     weights = each.weights[place]
     shares = weights / weights.sum(-1, keepdim=True).clamp(min=1e-12)
-    items = record.sides[each.key].items
+    _, items = axes(record, each)
     column = torch.arange(weights.shape[1])
     row = torch.arange(weights.shape[0]).unsqueeze(1)
     marks = torch.tensor([bool(name := item.strip("▁Ġ# ")) and all(c in MARKS for c in name) for item in items])

@@ -53,6 +53,7 @@ class BertConfig(BaseModel):
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "gelu"
     epsilon: PositiveFloat = 1e-12  # of the norms
     pooler: bool = True  # one vector for the whole text
+    pooler_activation: Literal["tanh", "relu"] = "tanh"
     pooling: Literal["pooler", "first", "mean"] | None = (
         None  # how one vector is made of a text; the task's way if None
     )
@@ -84,6 +85,7 @@ class Bert(nn.Module):
         super().__init__()
         width, wiring = config.width, PostNorm()
         self.special, self.offset, self.width = config.special, config.offset, width
+        self.pooler_activation = config.pooler_activation
 
         def block() -> Block:
             hidden = config.hidden or 4 * width
@@ -125,12 +127,12 @@ class Bert(nn.Module):
         return self.body(self.dropout(self.norm(x)), pattern=Padding(lengths) if padded else None)
 
     def pool(self, hidden: Tensor) -> Tensor:
-        """One vector for each text: tanh(W_p h_0).   (B, L, M) → (B, M)"""
+        """One vector for each text: tanh(W_p h_0), or relu.   (B, L, M) → (B, M)"""
         if self.pooler is None:
             raise RegardError(
                 "this model has no pooler (pooler=false); use the vector of the first token, or their mean"
             )
-        return torch.tanh(self.pooler(hidden[:, 0]))
+        return (torch.tanh if self.pooler_activation == "tanh" else torch.relu)(self.pooler(hidden[:, 0]))
 
 
 class Transform(nn.Module):

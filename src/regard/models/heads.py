@@ -8,7 +8,7 @@ B batch  L length  M width  C classes
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.initial import start_normal
 from regard.layers.padding import row_lengths
 from regard.linear import Linear
+from regard.models import from_config
 from regard.models.bert import Bert
 from regard.models.elmo import Elmo
 from regard.models.gpt import GPT
@@ -25,6 +26,7 @@ from regard.models.rnn import RNN
 
 Body = Bert | Elmo | GPT | RNN
 Pooling = Literal["pooler", "first", "last", "mean"]
+POOLED: dict[str, Pooling] = {"bert": "pooler", "elmo": "mean", "gpt": "last", "rnn": "last"}  # unless told
 
 
 def states(body: Body, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
@@ -51,6 +53,13 @@ def pool(body: Body, hidden: Tensor, lengths: Tensor, pooling: Pooling) -> Tenso
         return hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
     real = torch.arange(hidden.shape[1], device=hidden.device) < lengths.unsqueeze(1)  # (B, L)
     return (hidden * real.unsqueeze(-1)).sum(1) / lengths.unsqueeze(1)
+
+
+def headed(config: Any, *, classes: int, pooled: bool, vocabulary: int = 0) -> Headed:
+    """A body with a head on it: for so many classes, of each text if `pooled` and otherwise of each token."""
+    encoder: Any = from_config(config, vocabulary=vocabulary)
+    pooling: Pooling | None = (config.pooling or POOLED[config.kind]) if pooled else None
+    return Headed(encoder, classes=classes, pooling=pooling, dropout=config.dropout)
 
 
 class Headed(nn.Module):

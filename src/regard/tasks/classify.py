@@ -15,7 +15,7 @@ from regard.data.framing import Framed
 from regard.data.labelled import Labelled, label_numbers
 from regard.data.text_batches import TextBatch
 from regard.errors import RegardError
-from regard.tasks.reading import Reading
+from regard.tasks.reading import Reading, Sight
 from regard.tasks.scores import Score
 
 Asked = str | Sequence[str] | Mapping[str, str]  # a text, a pair, or {"text": …, "text_pair": …}
@@ -60,6 +60,19 @@ class Classify:
                 ranked = sorted(zip(self.labels, shares, strict=True), key=lambda pair: -pair[1])
                 answers[row] = [{"label": label, "score": share} for label, share in ranked]
         return answers
+
+    def sight(self, model: Any, asked: Asked) -> Sight:
+        """What the model reads of a text or a pair, and which label it chooses."""
+        first, second = _pair(asked)
+        (row,) = self.reading.frame([first], [second])
+        return Sight(
+            row,
+            first if second is None else f"{first} | {second}",
+            lambda batch: model(batch.tokens, batch.lengths, batch.segments).unsqueeze(1),
+            names=[self.labels],
+            places=() if model.pooling == "mean" else (0,),
+            said=lambda chosen: self.labels[chosen[0]],
+        )
 
     def scores(self, model: Any, examples: Sequence[Labelled]) -> dict[str, Score]:
         for example in examples:

@@ -23,7 +23,7 @@ from regard.data.framing import Framed
 from regard.data.similar import Similar
 from regard.data.text_batches import TextBatch
 from regard.models.heads import Pooling, pool, states
-from regard.tasks.reading import Reading
+from regard.tasks.reading import Reading, Sight
 from regard.tasks.scores import Score
 
 SCALE = 20.0
@@ -87,6 +87,11 @@ class Embed:
             correlation = spearman(near, [float(each.score or 0) for each in scored])
             found["spearman"] = Score(100 * correlation, f"rank correlation with {len(scored)} scores, times 100")
         return found
+
+    def sight(self, model: Any, asked: str) -> Sight:
+        """What the model reads of a text; it chooses nothing."""
+        (row,) = self.reading.frame([asked], [None])
+        return Sight(row, asked, lambda batch: states(model, batch.tokens, batch.lengths)[:, :0])
 
     @staticmethod
     def shown(answer: Sequence[float]) -> list[str]:

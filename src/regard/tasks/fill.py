@@ -21,7 +21,7 @@ from regard.data.framing import IGNORED, Framed
 from regard.data.text_batches import TextBatch
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
-from regard.tasks.reading import Reading
+from regard.tasks.reading import Reading, Sight
 from regard.tasks.scores import Score
 
 MASK = "[MASK]"
@@ -94,6 +94,29 @@ class Fill:
         """For the mask in each text, the likeliest tokens; for several masks, a list for each."""
         return [self._fill(model, text if isinstance(text, str) else " ".join(text)) for text in asked]
 
+    def sight(self, model: Any, asked: str | Sequence[str]) -> Sight:
+        """What the model reads of a text or a pair, and which token it chooses for each mask, if there are any."""
+        texts = [asked] if isinstance(asked, str) else list(asked)
+        framing, tokenizer = self.reading.framing, self.reading.tokenizer
+        ids = [self._masked(text) for text in texts]
+        if sum(map(len, ids)) > framing.maximum - framing.room_taken(pair=len(ids) > 1):
+            raise RegardError(f"{texts[0][:40]!r}… is longer than the model reads; shorten it")
+        row = framing.frame(*ids)
+        places = [place for place, token in enumerate(row.ids) if token == self.mask]
+
+        def logits(batch: TextBatch) -> Tensor:
+            hidden = model(batch.tokens, batch.lengths, batch.segments if model.segments is not None else None)
+            return model.output(model.transform(hidden[:, places]))
+
+        def said(chosen: Sequence[int]) -> str:
+            filled = list(row.ids)
+            for place, token in zip(places, chosen, strict=True):
+                filled[place] = token
+            return tokenizer.decode([filled])[0]
+
+        names = tokenizer.pieces(list(range(model.output.out_features)))
+        return Sight(row, " | ".join(texts), logits, names=[names] * len(places), places=places, said=said)
+
     def scores(self, model: Any, examples: Sequence[Document]) -> dict[str, Score]:
         """On one draw of masks, always the same."""
         rows = [self.draw(row, numpy.random.default_rng([0, at])) for at, row in enumerate(self.encode(examples))]
@@ -133,12 +156,16 @@ class Fill:
             return self.mask
         return int(generator.integers(self.size)) if drawn < CHANGED else token
 
-    def _fill(self, model: Any, text: str) -> list[Any]:
+    def _masked(self, text: str) -> list[int]:
+        """The tokens of a text, where the name of the mask is the mask."""
         name = self.reading.tokenizer.inner.id_to_token(self.mask)
-        pieces = self.reading.tokenizer.encode(text.split(name))
-        if len(pieces) < 2:
+        return [token for piece in self.reading.tokenizer.encode(text.split(name)) for token in (self.mask, *piece)][1:]
+
+    def _fill(self, model: Any, text: str) -> list[Any]:
+        ids = self._masked(text)
+        if self.mask not in ids:
+            name = self.reading.tokenizer.inner.id_to_token(self.mask)
             raise RegardError(f"{text!r} has no {name}; put it where a word is to be filled in")
-        ids = [token for piece in pieces for token in (self.mask, *piece)][1:]
         if len(ids) > self.reading.framing.maximum - self.reading.framing.room_taken(pair=False):
             raise RegardError(f"{text[:40]!r}… has {len(ids)} tokens, more than the model reads; shorten it")
         ((_, hidden),) = self.reading.applied(model, [self.reading.framing.frame(ids)], lambda b: model(b.tokens))

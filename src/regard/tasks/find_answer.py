@@ -24,7 +24,7 @@ from regard.data.framing import Framed
 from regard.data.questions import Question
 from regard.data.text_batches import TextBatch
 from regard.errors import RegardError
-from regard.tasks.reading import Reading
+from regard.tasks.reading import Reading, Sight
 from regard.tasks.scores import Score
 
 Asked = Sequence[str] | Mapping[str, str]  # (question, passage), or {"question": …, "context": …}
@@ -100,6 +100,31 @@ class FindAnswer:
                 if none > best[number]["score"]:
                     best[number] = {"score": none, "start": 0, "end": 0, "answer": ""}
         return best
+
+    def sight(self, model: Any, asked: Asked) -> Sight:
+        """What the model reads of a question and its passage, of a long one the part that holds the answer, and which
+        tokens it chooses as ends; the first token of all for no answer."""
+        question, passage = _asked(asked)
+        parts = list(self._parts(question, passage))
+        answer = self.answer(model, [asked])[0]
+        found = [
+            (*self._best(logits[line], parts[row]), parts[row])
+            for batch, logits in self.reading.passes(model, [part.row for part in parts])
+            for line, row in enumerate(batch.rows)
+        ]
+        _, _, begin, end, part = max(found, key=lambda each: each[0])
+        places = [0, *range(part.first, part.first + len(part.offsets))]
+        chosen = [begin + 1, end + 1] if answer["answer"] else [0, 0]
+        pieces = self.reading.tokenizer.pieces([part.row.ids[place] for place in places])
+        return Sight(
+            part.row,
+            f"{question} | {passage}",
+            lambda batch: model(batch.tokens, batch.lengths, batch.segments)[:, places].transpose(1, 2),
+            names=[[f"{piece}…" for piece in pieces], [f"…{piece}" for piece in pieces]],
+            chosen=chosen,
+            places=[places[each] for each in chosen],
+            said=lambda _: str(answer["answer"]),
+        )
 
     def scores(self, model: Any, examples: Sequence[Question]) -> dict[str, Score]:
         said = [found["answer"] for found in self.answer(model, [(each.question, each.passage) for each in examples])]

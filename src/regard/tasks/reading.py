@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,8 +13,32 @@ from torch import Tensor
 from regard.data.framing import Framed, Framing
 from regard.data.text_batches import TextBatch, in_order_of_length
 from regard.data.tokenizers import Tokenizer
+from regard.errors import RegardError, listed
 
 BATCH_TOKENS = 4096  # of texts that are answered together
+
+
+@dataclass(frozen=True)
+class Sight:
+    """One row as a model is seen reading it, and what it chooses there: N times one of C."""
+
+    row: Framed
+    text: str  # what was asked
+    logits: Callable[[TextBatch], Tensor]  # of the row, or of copies of it: (B, N, C)
+    names: Sequence[Sequence[str]] = ()  # what may be chosen (N, C)
+    chosen: Sequence[int] | None = None  # each the most probable unless given
+    places: Sequence[int] = ()  # the tokens that each is asked of, if not of all (N,)
+    said: Callable[[Sequence[int]], str] = str  # from what was chosen to the answer
+
+    def saying(self, reference: str) -> Sight:
+        """The same if `reference` is chosen."""
+        if len(self.names) != 1:
+            raise RegardError(
+                f"reference={reference!r} is for one choice, and here are {len(self.names)}; leave it out"
+            )
+        if reference not in self.names[0]:
+            raise RegardError(f"reference={reference!r} cannot be chosen here; there are {listed(self.names[0])}")
+        return replace(self, chosen=[self.names[0].index(reference)])
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ A sentence too long for the model is read in several parts; a word too long for 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from regard.data.labelled import label_numbers
 from regard.data.tagged import Tagged
 from regard.data.text_batches import TextBatch
 from regard.errors import RegardError
-from regard.tasks.reading import Reading
+from regard.tasks.reading import Reading, Sight
 from regard.tasks.scores import Score
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -88,6 +89,29 @@ class Tag:
                 for word, place in begins:
                     found[sentence][word] = (self.labels[tags[line][place]], scores[line][place])
         return found
+
+    def sight(self, model: Any, asked: str | Sequence[str]) -> Sight:
+        """What the model reads of a sentence, of a long one its first part, and which tag it chooses for each word."""
+        words = [word for word, _ in _words(asked)]
+        parts = list(self._parts(words)) or [(self.reading.framing.frame([]), [])]
+        if len(parts) > 1:
+            warnings.warn(f"the text is read in {len(parts)} parts, and the first is looked at", stacklevel=2)
+        row, begins = parts[0]
+        places = [place for _, place in begins]
+        names = [[f"{words[number]}/{tag}" for tag in self.labels] for number, _ in begins]
+
+        def said(chosen: Sequence[int]) -> str:
+            named = zip(names, chosen, strict=True)
+            return " ".join(every[tag] for every, tag in named if self.labels[tag] != OUTSIDE)
+
+        return Sight(
+            row,
+            asked if isinstance(asked, str) else " ".join(asked),
+            lambda batch: model(batch.tokens, batch.lengths, batch.segments)[:, places],
+            names=names,
+            places=places,
+            said=said,
+        )
 
     def scores(self, model: Any, examples: Sequence[Tagged]) -> dict[str, Score]:
         for example in examples:

@@ -21,6 +21,7 @@ from regard.data.tokenizers import Tokenizer
 from regard.data.tokens import Tokens
 from regard.decoding.config import DecodingConfig
 from regard.decoding.searches import search
+from regard.decoding.tree import Tree
 from regard.errors import RegardError
 from regard.tasks.answers import Answer
 from regard.tasks.scores import Score
@@ -111,16 +112,25 @@ class Write:
         }
 
     def answer(
-        self, model: Any, prompts: Sequence[str], *, decoding: DecodingConfig, stop: Sequence[str] = ()
+        self,
+        model: Any,
+        prompts: Sequence[str],
+        *,
+        decoding: DecodingConfig,
+        stop: Sequence[str] = (),
+        tree: Tree | None = None,
     ) -> list[list[Answer]]:
-        """`n_best` continuations of each prompt, best first; each ends before the first of the strings in `stop`."""
+        """`n_best` continuations of each prompt, best first; each ends before the first of the strings in `stop`.
+
+        `tree` keeps what a beam search for a single prompt considered.
+        """
         every = self.tokenizer.encode(list(prompts))
         found: list[list[Answer]] = []
         together = max(decoding.batch_tokens // max(max(map(len, every), default=1), 1), 1)
         for start in range(0, len(every), together):
             some = every[start : start + together]
             if decoding.beam > 1 and not decoding.sample:
-                found += [self._by_beam(model, prompt, decoding, stop) for prompt in some]
+                found += [self._by_beam(model, prompt, decoding, stop, tree) for prompt in some]
                 continue
             writing = self.writing(model, some, decoding=decoding, stop=stop)
             for _ in writing:
@@ -134,7 +144,9 @@ class Write:
         """Continuations on their way, a token at a time."""
         return Writing(model, self.tokenizer, prompts, decoding=decoding, reach=self.reach, stop=stop)
 
-    def _by_beam(self, model: Any, prompt: list[int], decoding: DecodingConfig, stop: Sequence[str]) -> list[Answer]:
+    def _by_beam(
+        self, model: Any, prompt: list[int], decoding: DecodingConfig, stop: Sequence[str], tree: Tree | None
+    ) -> list[Answer]:
         if self.reach is not None and len(prompt) + decoding.max_length > self.reach:
             raise RegardError(
                 f"a beam of {decoding.beam} looks back on all it said, and {len(prompt)} tokens of the prompt with "
@@ -143,7 +155,7 @@ class Write:
             )
         source = torch.tensor([prompt], dtype=torch.int64, device=_device(model))
         lengths = torch.tensor([len(prompt)], device=source.device)
-        (found,) = search(model, source, lengths, config=decoding)
+        (found,) = search(model, source, lengths, config=decoding, tree=tree)
         return [
             Answer(Writing.text(self.tokenizer, prompt, each.tokens, stop), each.score, each.tokens, each.logprobs)
             for each in found

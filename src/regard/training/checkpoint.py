@@ -20,7 +20,7 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor, nn
 
-from regard.errors import RegardError
+from regard.errors import RegardError, listed
 from regard.training import averaging, durable, randomness
 from regard.training.run import Run
 
@@ -151,12 +151,16 @@ def load_weights(model: nn.Module, weights: Tensors, *, origin: Path) -> None:
     """The opposite of `weights_of`; `origin` is where the weights came from, for the message if they do not fit."""
     expected = {name: tuple(tensor.shape) for name, tensor in weights_of(model).items()}
     given = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    for name in sorted(expected.keys() | given.keys()):
-        if expected.get(name) != given.get(name):
-            raise RegardError(
-                f"{origin} does not fit the model: {name} is {given.get(name, 'missing')} there and "
-                f"{expected.get(name, 'missing')} here; was the recipe changed? use the old one, or another directory"
-            )
+    wrong = [
+        f"{name} is {given.get(name, 'missing')} there and {expected.get(name, 'missing')} here"
+        for name in expected.keys() | given.keys()
+        if expected.get(name) != given.get(name)
+    ]
+    if wrong:
+        raise RegardError(
+            f"{origin} does not fit the model: {listed(wrong)}; was the recipe changed? use the old one, or another "
+            "directory"
+        )
     model.load_state_dict(weights, strict=False)
 
 

@@ -7,7 +7,7 @@ from right to left to export, and both copy numbers without touching them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -51,6 +51,20 @@ def linear(theirs: str, *ours: str, form: Form = "same") -> list[Name]:
 
 
 @dataclass(frozen=True)
+class HeadClass:
+    """One of their classes that stands on a body, and does one of our tasks: its tensors, and what of ours it is.
+
+    The names of ours are those of `models.heads.Headed`: `output`, and `encoder.` before what is the body's. `body` are
+    the settings of the body that it depends on.
+    """
+
+    name: str
+    task: Literal["classify", "tag", "answer"]
+    names: tuple[Name, ...]
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Settings:
     """Their config.json. Asking for what is not there, or for what we cannot do, is an error that names it."""
 
@@ -89,9 +103,9 @@ class Architecture:
     """One of their model types.
 
     `prefix` begins the names of the body's tensors, but where the body alone is saved `bare` it is left out; `heads`
-    begin the names of what stands beside it. `constant` matches tensors that say nothing (masks, positions counted from
-    0), `copies` names tensors that repeat another, and which. `prepare` gives a model of ours an equal form that has a
-    counterpart there.
+    begin the names of what stands beside it. `tops` are its classes for our tasks. `constant` matches tensors that say
+    nothing (masks, positions counted from 0), `copies` names tensors that repeat another, and which. `prepare` gives a
+    model of ours an equal form that has a counterpart there.
     """
 
     model_type: str
@@ -104,8 +118,31 @@ class Architecture:
     names: Callable[[Any], list[Name]]
     constant: str
     bare: bool = True
+    tops: tuple[HeadClass, ...] = ()
     copies: Callable[[Any], Mapping[str, str]] = field(default=lambda _config: {})
     prepare: Callable[[Any, Tensors], tuple[Any, Tensors]] = field(default=lambda config, weights: (config, weights))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Their classes that can be read."""
+        return (*self.accepted, *(top.name for top in self.tops))
+
+    def table(self, config: Any, top: HeadClass | None) -> list[Name]:
+        """All tensors of the body, or of the body with one of the `tops` on it."""
+        body = self.names(config)
+        if top is None:
+            return body
+        held = {own for name in top.names for own in name.ours}
+        inside = [replace(name, ours=tuple(f"encoder.{own}" for own in name.ours)) for name in body]
+        return [*(name for name in inside if held.isdisjoint(name.ours)), *top.names]
+
+
+def tokens_and_spans(family: str) -> tuple[HeadClass, HeadClass]:
+    """The heads that all of the BERT family have alike: one linear map of each token."""
+    return (
+        HeadClass(f"{family}ForTokenClassification", "tag", tuple(linear("classifier", "output"))),
+        HeadClass(f"{family}ForQuestionAnswering", "answer", tuple(linear("qa_outputs", "output"))),
+    )
 
 
 def written_activation(name: str) -> str:

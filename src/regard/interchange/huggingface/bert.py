@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from regard.interchange.huggingface.architecture import Architecture, Name, Settings, linear, written_activation
+from regard.interchange.huggingface.architecture import (
+    Architecture,
+    HeadClass,
+    Name,
+    Settings,
+    linear,
+    tokens_and_spans,
+    written_activation,
+)
 from regard.models.bert import BertConfig
 from regard.special import Special
 
@@ -111,10 +119,19 @@ BERT = Architecture(
     kind="bert",
     accepted=("BertModel", "BertForPreTraining", "BertForMaskedLM", "BertForNextSentencePrediction"),
     prefix="bert.",
-    heads=("cls.",),
+    heads=("cls.", "classifier.", "qa_outputs."),
     read=read,
     write=write,
     names=names,
     constant=r"embeddings\.(position_ids|token_type_ids)",
     copies=copies,
+    tops=(
+        HeadClass(
+            "BertForSequenceClassification",
+            "classify",
+            tuple(linear("classifier", "output")),
+            {"pooler": True, "pooler_activation": "tanh"},
+        ),
+        *tokens_and_spans("Bert"),
+    ),
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
@@ -19,10 +20,12 @@ from regard.interchange.huggingface.architecture import Architecture, Settings
 from regard.interchange.huggingface.bert import BERT
 from regard.interchange.huggingface.distilbert import DISTILBERT
 from regard.interchange.huggingface.gpt2 import GPT2
+from regard.interchange.huggingface.heads import Head, body_for, head_settings, read_head, require_body_for
 from regard.interchange.huggingface.marian import MARIAN
 from regard.interchange.huggingface.roberta import ROBERTA
 from regard.interchange.huggingface.tensors import WHOLE, plain_names, read_tensors, to_ours, to_theirs
 from regard.interchange.huggingface.tokenizer import read_tokenizers, special_ids, write_tokenizers
+from regard.models.heads import headed
 from regard.training.checkpoint import load_weights
 
 ARCHITECTURES = {each.model_type: each for each in (GPT2, BERT, DISTILBERT, ROBERTA, MARIAN)}
@@ -30,16 +33,18 @@ ARCHITECTURES = {each.model_type: each for each in (GPT2, BERT, DISTILBERT, ROBE
 
 @dataclass(frozen=True)
 class Imported:
-    """A model that came from elsewhere: its config, its parameters by our names, and its tokenizers if it had any."""
+    """A model that came from elsewhere: its config, its parameters by our names, its tokenizers if it had any, and the
+    head if one of our tasks stands on it."""
 
     config: BaseModel
     weights: Mapping[str, Tensor]
     tokenizers: Tokenizers | None
     origin: Path
+    head: Head | None = None
 
     def module(self) -> nn.Module:
         """The model itself, ready to answer."""
-        module = models.from_config(self.config, vocabulary=0)
+        module = _module(self.config, self.head)
         load_weights(module, dict(self.weights), origin=self.origin)
         return module.eval()
 
@@ -52,29 +57,46 @@ def import_directory(directory: str | Path) -> Imported:
     tensors = plain_names(read_tensors(directory), architecture)
     inner = read_tokenizers(directory, model_type=architecture.model_type)
     special = special_ids(directory, settings, inner)
+    top = next((each for each in architecture.tops if each.name in settings.get("architectures", [])), None)
     try:
-        config = architecture.read(settings, tensors.keys(), special)
+        config: Any = architecture.read(settings, tensors.keys(), special)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         raise RegardError(
             f"{settings.where} does not describe a {architecture.model_type}: {key}: {first['msg']}"
         ) from None
-    weights = to_ours(tensors, architecture, config, where=directory)
+    head = None
+    if top is not None:
+        config, head = body_for(config, top), read_head(settings, top)
+    with torch.device("meta"):
+        module = _module(config, head)
+    weights = to_ours(tensors, architecture, architecture.table(config, top), module, config, where=directory)
     tokenizers = Tokenizers(*(Tokenizer(each, special=special) for each in inner)) if inner else None
-    return Imported(config, weights, tokenizers, directory)
+    return Imported(config, weights, tokenizers, directory, head)
 
 
 def export_directory(
-    directory: str | Path, *, config: BaseModel, weights: Mapping[str, Tensor], tokenizers: Tokenizers | None = None
+    directory: str | Path,
+    *,
+    config: BaseModel,
+    weights: Mapping[str, Tensor],
+    tokenizers: Tokenizers | None = None,
+    head: Head | None = None,
 ) -> None:
     """Write what `from_pretrained` reads: config.json, model.safetensors and the tokenizer."""
     directory = Path(directory)
     config = _with_vocabulary(config, weights)
     architecture = architecture_of(config)
     config, weights = architecture.prepare(config, weights)
-    written = {"model_type": architecture.model_type, **architecture.write(config), "dtype": "float32"}
-    tensors = to_theirs(weights, architecture, config)
+    top, settings = None, {}
+    if head is not None:
+        top = next(each for each in architecture.tops if each.task == head.task)
+        require_body_for(config, top)
+        config, settings = body_for(config, top), head_settings(head, top)
+    body = config if top is None else config.model_copy(update={"pooler": False})  # which is there part of the head
+    written = {**architecture.write(body), **settings, "model_type": architecture.model_type, "dtype": "float32"}
+    tensors = to_theirs(weights, architecture, architecture.table(config, top))
     try:
         directory.mkdir(parents=True, exist_ok=True)
         safetensors.torch.save_file(tensors, directory / WHOLE, metadata={"format": "pt"})
@@ -85,6 +107,12 @@ def export_directory(
         write_tokenizers(
             directory, tokenizers, model_type=architecture.model_type, maximum=getattr(config, "maximum", None)
         )
+
+
+def _module(config: Any, head: Head | None) -> nn.Module:
+    if head is None:
+        return models.from_config(config, vocabulary=0)
+    return headed(config, classes=len(head.labels), pooled=head.pooled)
 
 
 def architecture_of(config: Any) -> Architecture:
@@ -100,7 +128,10 @@ def architecture_of(config: Any) -> Architecture:
 
 def _with_vocabulary(config: BaseModel, weights: Mapping[str, Tensor]) -> BaseModel:
     """The config with its vocabulary stated, which a model learned here takes from its tokenizer."""
-    tables = ("embedding.table.weight", "source.table.weight"), ("target.table.weight",)
+    tables = (
+        ("embedding.table.weight", "encoder.embedding.table.weight", "source.table.weight"),
+        ("target.table.weight",),
+    )
     sizes = [next((len(weights[name]) for name in names if name in weights), None) for names in tables]
     keys = [key for key in ("vocabulary", "target_vocabulary") if key in type(config).model_fields]
     return config.model_copy(update=dict(zip(keys, sizes, strict=False)))
@@ -110,8 +141,8 @@ def _architecture(settings: Settings) -> Architecture:
     """The architecture that a config.json names."""
     model_type, names = settings.get("model_type"), settings.get("architectures", [])
     architecture = ARCHITECTURES.get(model_type)
-    if architecture is None or any(name not in architecture.accepted for name in names):
-        known = ", ".join(name for each in ARCHITECTURES.values() for name in each.accepted)
+    if architecture is None or any(name not in architecture.classes for name in names):
+        known = ", ".join(name for each in ARCHITECTURES.values() for name in each.classes)
         found = ", ".join(map(str, names)) or f"model_type {model_type!r}"
         raise RegardError(
             f"{settings.where} is of an architecture that regard does not know: {found}; it knows {known}"

@@ -7,10 +7,12 @@ from typing import Any
 
 from regard.interchange.huggingface.architecture import (
     Architecture,
+    HeadClass,
     Name,
     Settings,
     linear,
     refuse,
+    tokens_and_spans,
     written_activation,
 )
 from regard.interchange.huggingface.bert import has
@@ -93,10 +95,19 @@ DISTILBERT = Architecture(
     kind="bert",
     accepted=("DistilBertModel", "DistilBertForMaskedLM"),
     prefix="distilbert.",
-    heads=("vocab_",),
+    heads=("vocab_", "pre_classifier.", "classifier.", "qa_outputs."),
     read=read,
     write=write,
     names=names,
     constant=r"embeddings\.position_ids",
     copies=copies,
+    tops=(
+        HeadClass(
+            "DistilBertForSequenceClassification",
+            "classify",
+            (*linear("pre_classifier", "encoder.pooler"), *linear("classifier", "output")),
+            {"pooler": True, "pooler_activation": "relu"},
+        ),
+        *tokens_and_spans("DistilBert"),
+    ),
 )

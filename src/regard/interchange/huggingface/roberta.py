@@ -7,7 +7,15 @@ from typing import Any
 
 from regard.errors import RegardError
 from regard.interchange.huggingface import bert
-from regard.interchange.huggingface.architecture import Architecture, Name, Settings, linear, refuse
+from regard.interchange.huggingface.architecture import (
+    Architecture,
+    HeadClass,
+    Name,
+    Settings,
+    linear,
+    refuse,
+    tokens_and_spans,
+)
 from regard.models.bert import BertConfig
 from regard.special import Special
 
@@ -51,10 +59,19 @@ ROBERTA = Architecture(
     kind="bert",
     accepted=("RobertaModel", "RobertaForMaskedLM"),
     prefix="roberta.",
-    heads=("lm_head.",),
+    heads=("lm_head.", "classifier.", "qa_outputs."),
     read=read,
     write=write,
     names=names,
     constant=bert.BERT.constant,
     copies=copies,
+    tops=(
+        HeadClass(
+            "RobertaForSequenceClassification",
+            "classify",
+            (*linear("classifier.dense", "encoder.pooler"), *linear("classifier.out_proj", "output")),
+            {"pooler": True, "pooler_activation": "tanh"},
+        ),
+        *tokens_and_spans("Roberta"),
+    ),
 )

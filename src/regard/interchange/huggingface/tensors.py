@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
-from pydantic import BaseModel
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard import models
-from regard.errors import RegardError
+from regard.errors import RegardError, listed
 from regard.interchange.huggingface.architecture import Architecture, Name, Tensors
 from regard.training.checkpoint import weights_of
 
-LISTED = 8  # names of one kind in a message
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # as the first BERTs were saved
 
@@ -69,11 +66,16 @@ def plain_names(tensors: Tensors, architecture: Architecture) -> dict[str, Tenso
     return plain
 
 
-def to_ours(tensors: Tensors, architecture: Architecture, config: BaseModel, *, where: Path) -> dict[str, Tensor]:
-    """Our parameters from their tensors (under plain names). What is missing, left over or misshapen is one error."""
-    shapes = _shapes(config)
+def to_ours(
+    tensors: Tensors, architecture: Architecture, table: Iterable[Name], module: nn.Module, config: Any, *, where: Path
+) -> dict[str, Tensor]:
+    """Our parameters from their tensors (under plain names), as `table` and the shapes of `module` say.
+
+    What is missing, left over or misshapen is one error.
+    """
+    shapes = {name: tuple(tensor.shape) for name, tensor in weights_of(module).items()}
     left, ours, missing, wrong = dict(tensors), {}, [], []
-    for name in architecture.names(config):
+    for name in table:
         tensor = left.pop(name.theirs, None)
         expected = _their_shape(name, [shapes[own] for own in name.ours])
         if tensor is None:
@@ -87,16 +89,15 @@ def to_ours(tensors: Tensors, architecture: Architecture, config: BaseModel, *, 
         if tensor is not None and of in tensors and not torch.equal(tensor, tensors[of]):
             wrong.append(f"{copy} differs from {of}, and must be the same")
     extra = [name for name in left if not re.fullmatch(architecture.constant, name)]
-    problems = [_list("missing", missing), _list("not known here", extra), _list("not as expected", wrong)]
-    if any(problems):
-        said = "; ".join(filter(None, problems))
+    problems = {"missing": missing, "not known here": extra, "not as expected": wrong}
+    if any(problems.values()):
+        said = "; ".join(f"{what}: {listed(names)}" for what, names in problems.items() if names)
         raise RegardError(f"{where}: the weights do not fit its config.json as a {architecture.model_type}: {said}")
     return ours
 
 
-def to_theirs(weights: Tensors, architecture: Architecture, config: BaseModel) -> dict[str, Tensor]:
+def to_theirs(weights: Tensors, architecture: Architecture, table: Sequence[Name]) -> dict[str, Tensor]:
     """The opposite of `to_ours`, with the prefix that the architecture's file has."""
-    table = architecture.names(config)
     alone = not any(name.theirs.startswith(architecture.heads) for name in table)
     prefix = "" if alone and architecture.bare else architecture.prefix
     found = {}
@@ -104,13 +105,6 @@ def to_theirs(weights: Tensors, architecture: Architecture, config: BaseModel) -
         outer = "" if name.theirs.startswith(architecture.heads) else prefix
         found[outer + name.theirs] = _joined(name, [weights[own] for own in name.ours]).contiguous()
     return found
-
-
-def _shapes(config: BaseModel) -> dict[str, tuple[int, ...]]:
-    """The shape of each of our parameters, without making any."""
-    with torch.device("meta"):
-        module = models.from_config(config, vocabulary=0)
-    return {name: tuple(tensor.shape) for name, tensor in weights_of(module).items()}
 
 
 def _their_shape(name: Name, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
@@ -133,9 +127,3 @@ def _joined(name: Name, parts: list[Tensor]) -> Tensor:
     if name.form == "row":
         return tensor.unsqueeze(0)
     return tensor.T if name.form == "transposed" else tensor
-
-
-def _list(what: str, names: Iterable[Any]) -> str:
-    names = sorted(names)
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return f"{what}: {', '.join(names[:LISTED])}{more}" if names else ""

@@ -7,6 +7,8 @@ import { Explorer } from "./explorer.js";
 export const alignment = {
   name: "alignment",
   label: "Alignment",
+  labelFor: (records) =>
+    records.some(({ groups }) => groups.some(({ kind }) => kind === "cross")) ? "Alignment" : "Weights",
   about: "Each row shows where one item looked: the stronger the colour, the more.",
   head: "mean",
   groups: (record) => record.groups,

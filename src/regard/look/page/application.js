@@ -50,7 +50,7 @@ export class Application {
         {},
         element("span", { class: "brand" }, "regard"),
         this.title,
-        live && liveForm((records) => this.show(records)),
+        live && liveForm((records) => this.show(records), "pairs" in document.documentElement.dataset),
         button,
         this.themeButton,
       ),
@@ -108,6 +108,11 @@ export class Application {
     return views.find(({ name }) => name === this.store.state.view) ?? views[0];
   }
 
+  /** @param {import("./views.js").View} view */
+  label(view) {
+    return view.labelFor?.(this.records) ?? view.label;
+  }
+
   /** Draws everything below the answers anew. */
   rebuild() {
     for (const shown of this.shown) shown.destroy();
@@ -128,13 +133,13 @@ export class Application {
             tabindex: each === view ? 0 : -1,
             onclick: () => this.store.set({ view: each.name }),
           },
-          each.label,
+          this.label(each),
         ),
       ),
     );
     this.about.textContent = view?.about ?? "";
     this.panes.replaceChildren();
-    this.panes.setAttribute("aria-label", view?.label ?? "nothing");
+    this.panes.setAttribute("aria-label", view ? this.label(view) : "nothing");
     this.panes.dataset.view = view?.name ?? "";
     if (!view) {
       this.panes.append(
@@ -159,9 +164,11 @@ export class Application {
     const view = this.view();
     if (!view) return;
     this.controls.show(view, this.records);
-    this.records.forEach((record, at) =>
-      markToken(this.cards[at], (this.looksFrom(record) ?? "target") === "target" ? this.store.state.query : -1),
-    );
+    const { query } = this.store.state;
+    this.records.forEach((record, at) => {
+      const places = record.raw.answer?.places ?? [];
+      markToken(this.cards[at], (this.looksFrom(record) ?? "target") === "target" ? query : places.indexOf(query));
+    });
     for (const shown of this.shown) {
       shown.update(this.store.state).catch((error) => this.panes.prepend(complaint(error)));
     }
@@ -178,20 +185,24 @@ export class Application {
   }
 
   /**
-   * A token of the answer was chosen: its row, in a map that looks from the answer.
+   * A token of the answer was chosen: its row, in a map that looks from the answer; where none does, the row of the
+   * item that it was asked of.
    *
    * @param {Record} record
    * @param {number} at
    */
   chooseToken(record, at) {
+    const from = this.looksFrom(record) ?? "target";
     const fitting =
-      this.looksFrom(record) === "target"
+      from === "target"
         ? null
         : this.view()
             ?.groups(record)
             .find(({ query }) => query === "target");
+    const row = from === "target" || fitting ? at : record.raw.answer?.places?.[at];
+    if (row === undefined) return;
     const { query, map } = this.store.state;
-    this.store.set({ map: fitting?.id ?? map, query: query === at && !fitting ? -1 : at, key: -1 });
+    this.store.set({ map: fitting?.id ?? map, query: query === row && !fitting ? -1 : row, key: -1 });
   }
 
   /**

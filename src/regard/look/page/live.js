@@ -1,20 +1,18 @@
-/** A box to type in: what is typed is sent to the server this page came from, and the record it returns is shown. */
+/**
+ * A box to type in, or two for a pair: what is typed is sent to the server this page came from, and the record it
+ * returns is shown.
+ */
 
 import { element } from "./elements.js";
 
 /**
  * @param {(records: unknown[]) => void} show
+ * @param {boolean} pairs whether there may be a second text
  * @returns {HTMLFormElement}
  */
-export function liveForm(show) {
-  const input = element("input", {
-    type: "text",
-    name: "text",
-    autocomplete: "off",
-    spellcheck: "false",
-    placeholder: "Type a text and press Enter",
-    "aria-label": "text",
-  });
+export function liveForm(show, pairs) {
+  const input = box("text", "Type a text and press Enter");
+  const second = pairs && box("second", "second text, passage");
   const status = element("p", { class: "status", role: "status" });
   /** @type {AbortController | null} */
   let asked = null;
@@ -28,7 +26,7 @@ export function liveForm(show) {
     status.className = "status";
     status.textContent = "looking …";
     try {
-      show(await look(input.value, own.signal));
+      show(await look(second && second.value ? `${input.value}\t${second.value}` : input.value, own.signal));
       status.textContent = "";
     } catch (error) {
       if (asked !== own) return;
@@ -40,9 +38,25 @@ export function liveForm(show) {
     "form",
     { class: "live", onsubmit: submit },
     input,
+    second,
     element("button", { type: "submit" }, "Look"),
     status,
   );
+}
+
+/**
+ * @param {string} name
+ * @param {string} placeholder
+ */
+function box(name, placeholder) {
+  return element("input", {
+    type: "text",
+    name,
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder,
+    "aria-label": name === "text" ? name : placeholder,
+  });
 }
 
 /**

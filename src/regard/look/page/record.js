@@ -7,7 +7,8 @@
  * @typedef {Stored & {name: string, kind: string, query: string, key: string, layer: number | null, heads: number[],
  *   shape: [number, number, number], sums: string, inputs?: string[], vectors?: Vectors}} RawMap
  * @typedef {{width: number, encoding: string, queries: string, keys: string}} Vectors
- * @typedef {{text?: string, logprobs?: (number | null)[], alternatives?: [string, number | null][][]}} Answer
+ * @typedef {{text?: string, logprobs?: (number | null)[], alternatives?: [string, number | null][][],
+ *   places?: number[]}} Answer
  * @typedef {{parent: number, token: string, logprob: number | null, sum: number | null, step: number,
  *   state: string}} BeamNode
  * @typedef {{[name: string]: number | string | null}} HeadStatistics

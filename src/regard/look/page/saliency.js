@@ -16,7 +16,8 @@ import { visible, written } from "./tokens.js";
 export const saliency = {
   name: "saliency",
   label: "Saliency",
-  about: "Left: where the model looked. Right: what moved its answer (gradient × input), blue towards it, orange away.",
+  about:
+    "What moved the answer (gradient × input): blue towards it, orange away. At the left, on the same axes, attention.",
   head: "mean",
   groups: (record) => record.groups.filter((group) => opinion(record, group)),
   available: (record) => Object.keys(record.raw.saliency ?? {}).length > 0,

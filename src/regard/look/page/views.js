@@ -7,6 +7,7 @@
  * @typedef {object} View
  * @property {string} name in the address
  * @property {string} label
+ * @property {(records: Record[]) => string} [labelFor] the label where it depends on what there is
  * @property {string} about one sentence
  * @property {"one" | "mean" | "many" | "none"} head how many heads can be chosen at a time: "mean" is one, or their mean
  * @property {boolean} [layerless] whether it shows all layers, or none

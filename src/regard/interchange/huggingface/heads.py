@@ -1,0 +1,61 @@
+"""Heads on a body: which task of ours one of their classes does, and the labels it tells apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from regard.errors import RegardError
+from regard.interchange.huggingface.architecture import HeadClass, Settings, refuse
+
+ENDS = ("start", "end")
+CHOICE = "single_label_classification"  # one label of several
+
+
+@dataclass(frozen=True)
+class Head:
+    """One of our tasks, and its labels in the order of the head's rows."""
+
+    task: Literal["classify", "tag", "answer"]
+    labels: tuple[str, ...]
+
+    @property
+    def pooled(self) -> bool:
+        """Whether it is asked of the whole text, and not of each token."""
+        return self.task == "classify"
+
+
+def read_head(settings: Settings, top: HeadClass) -> Head:
+    """The head that a config.json describes."""
+    if top.task == "answer":
+        return Head(top.task, ENDS)
+    if settings.get("problem_type", CHOICE) != CHOICE:
+        settings.require(problem_type=CHOICE)
+    found = settings.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})
+    labels = tuple(str(found.get(str(number))) for number in range(len(found))) if isinstance(found, dict) else ()
+    if len(set(labels)) < len(labels) or any(str(number) not in found for number in range(len(labels))):
+        raise RegardError(f"{settings.where}: id2label must have a label of its own for each of 0, 1, 2, …")
+    if len(labels) < 2:
+        raise RegardError(f"{settings.where}: id2label has not two labels, so there is nothing to choose among")
+    return Head(top.task, labels)
+
+
+def head_settings(head: Head, top: HeadClass) -> dict[str, Any]:
+    """The opposite of `read_head`."""
+    if head.task == "answer":
+        return {"architectures": [top.name]}
+    numbers = {label: number for number, label in enumerate(head.labels)}
+    labels = {str(number): label for label, number in numbers.items()}
+    return {"architectures": [top.name], "id2label": labels, "label2id": numbers}
+
+
+def body_for(config: Any, top: HeadClass) -> Any:
+    """The body that their class has: with what the head depends on, and without heads of other kinds."""
+    return config.model_copy(update={"masked_words": False, "next_sentence": False, **top.body})
+
+
+def require_body_for(config: Any, top: HeadClass) -> None:
+    """Refuse a body of ours that their class cannot have, and say why."""
+    pooling = {"pooling": "pooler"} if top.task == "classify" else {}
+    as_computed = config.model_copy(update={"pooling": config.pooling or "pooler"})
+    refuse(as_computed, top.name, **pooling, **top.body)
