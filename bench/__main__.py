@@ -14,6 +14,8 @@ WORKS = {
         "answering 64 sentences at a time, greedy and beam 5, beside three peers",
     ),
     "decode-latency": ("bench.decoding_speed:latency", "answering one sentence at a time, beside three peers"),
+    "train-gpt": ("bench.writing_speed:training", "learning, GPT in two sizes: tokens/s beside Hugging Face's GPT-2"),
+    "generate": ("bench.writing_speed:generating", "writing with a GPT, 1 and 16 texts at a time, beside `generate`"),
     "run": ("bench.end_to_end:main", "`regard run` from text to text beside CTranslate2 driven by hand"),
     "startup": ("bench.startup:main", "a cold process to one translated sentence, beside transformers"),
     "memory": ("bench.memory:main", "peak resident memory of learning and of answering, beside peers"),
