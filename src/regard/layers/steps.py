@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from regard.attention.cache import Cache
 from regard.attention.heads import MultiHead
 from regard.attention.patterns import All, Causal
-from regard.attention.positions import Position
+from regard.attention.positions import Position, Rotary
 from regard.attention.recorder import recorded
 from regard.attention.scores import Dot, ScaledDot
 from regard.attention.short import REGISTER
@@ -93,6 +93,8 @@ class Steps:
         """Attention over each row's own past and itself."""
         sentences, heads, after = len(x) // self.beams, layer.heads, self.entries + self.beams
         projected = F.linear(x, layer.weight, layer.bias).view(sentences, self.beams, 3, heads, -1)
+        if layer.rotary is not None:
+            projected[:, :, :2] = layer.rotary.on_step(projected[:, :, :2], self.length)
         past = self.past[2 * number : 2 * number + 2]  # (2, A, H, E, D)
         past[:, :, :, self.entries : after] = projected[:, :, 1:].permute(2, 0, 3, 1, 4)
         if sentences * heads <= FEW_HEADS:
@@ -225,7 +227,7 @@ def _is_plain(block: Block) -> bool:
     return type(block.feed_forward) is FeedForward and all(
         type(part) is MultiHead
         and type(part.score) in (Dot, ScaledDot)
-        and type(part.position) is Position
+        and type(part.position) in (Position, Rotary)
         and type(part.pattern) in (All, Causal)
         and part.heads == part.key_value_heads
         for part in attentions
@@ -246,6 +248,7 @@ class _Layer:
     heads: int
     weight: Tensor  # (3 M, M)
     bias: Tensor | None
+    rotary: Rotary | None
     output: Map
     cross: _Cross | None
     feed_forward: Map
@@ -263,6 +266,7 @@ class _Layer:
             heads=attention.heads,
             weight=torch.cat([weight, attention.key.weight, attention.value.weight]),
             bias=biases,
+            rotary=attention.position if isinstance(attention.position, Rotary) else None,
             output=_linear(attention.output),
             cross=cross,
             feed_forward=_feed_forward(cast(FeedForward, block.feed_forward)),
