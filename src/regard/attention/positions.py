@@ -87,7 +87,7 @@ class Learned(Position):
         maximum, width = self.table.shape
         _require_width("x", x, width)
         if at.numel() > 0:
-            first, last = (int(end) for end in at.aminmax())
+            first, last = (int(at),) * 2 if at.numel() == 1 else (int(end) for end in at.aminmax())
             if first < 0:
                 raise RegardError(f"position {first} is negative; learned positions begin at 0")
             if last >= maximum:

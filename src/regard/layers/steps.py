@@ -72,9 +72,10 @@ class Steps:
 
     def output(self, x: Tensor, linear: nn.Linear) -> Tensor:
         """linear(x) (N, V) in room that is used again: good until the next step."""
-        if self.scratch is None or len(self.scratch) < len(x):
-            self.scratch = x.new_empty(len(x), linear.out_features)
-        room = self.scratch[: len(x)]
+        rows = x.shape[0]
+        if self.scratch is None or self.scratch.shape[0] < rows:
+            self.scratch = x.new_empty(rows, linear.out_features)
+        room = self.scratch[:rows]
         bias: Tensor | None = linear.bias
         if bias is None:
             return torch.mm(x, linear.weight.T, out=room)
@@ -91,30 +92,30 @@ class Steps:
 
     def _look_back(self, number: int, layer: _Layer, x: Tensor) -> Tensor:
         """Attention over each row's own past and itself."""
-        sentences, heads, after = len(x) // self.beams, layer.heads, self.entries + self.beams
+        sentences, heads, after = x.shape[0] // self.beams, layer.heads, self.entries + self.beams
         projected = F.linear(x, layer.weight, layer.bias).view(sentences, self.beams, 3, heads, -1)
         if layer.rotary is not None:
             projected[:, :, :2] = layer.rotary.on_step(projected[:, :, :2], self.length)
         past = self.past[2 * number : 2 * number + 2]  # (2, A, H, E, D)
         past[:, :, :, self.entries : after] = projected[:, :, 1:].permute(2, 0, 3, 1, 4)
         if sentences * heads <= FEW_HEADS:
-            keys, values = past[:, :, :, :after]
+            keys, values = past[:, :, :, :after].unbind(0)
             found = _fused(projected[:, :, 0], keys, values, self.mine[..., :after] if self.branched else None)
         else:
             filled = -(-after // REGISTER) * REGISTER
-            keys, values = past[:, :, :, :filled]
+            keys, values = past[:, :, :, :filled].unbind(0)
             found = _batched(projected[:, :, 0], keys, values, self.mine[..., :filled])
-        return layer.output(found.view(len(x), -1))
+        return layer.output(found.view(x.shape[0], -1))
 
     def _look_aside(self, number: int, layer: _Layer, x: Tensor) -> Tensor:
         """Attention over the memory: all beams of a sentence at once."""
         assert self.memory is not None
         assert layer.cross is not None
-        keys, values = self.memory[2 * number : 2 * number + 2]  # (A, H, S, D)
+        keys, values = self.memory[2 * number : 2 * number + 2].unbind(0)  # (A, H, S, D)
         sentences, heads = keys.shape[:2]
         query = F.linear(x, layer.cross.weight, layer.cross.bias).view(sentences, self.beams, heads, -1)
         attend = _fused if sentences * heads <= FEW_HEADS else _batched
-        return layer.cross.output(attend(query, keys, values, self.beyond).view(len(x), -1))
+        return layer.cross.output(attend(query, keys, values, self.beyond).view(x.shape[0], -1))
 
     def reorder(self, rows: Tensor) -> Steps:
         """These rows, in this order. While every sentence keeps its beams, only the mask changes."""
