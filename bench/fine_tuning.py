@@ -20,7 +20,7 @@ from regard.api import train
 SST2 = "91.5 accuracy on dev (MiniLM, plain, 6 layers of 384)"
 CONLL2003 = "92.4 F1 on test (Devlin 2019, BERT-base, cased, twelve times the weights); none for MiniLM"
 SQUAD = "88.5 F1 on dev (Devlin 2019, BERT-base, all 87,599 questions); none for so few questions"
-SAMPLE = 1100  # steps over a sample of 4,330 questions: four passes
+SAMPLE = 1100  # steps over a sample of 4,330 questions: about five passes
 
 
 def sst2(arguments: list[str]) -> None:
