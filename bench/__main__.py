@@ -14,6 +14,8 @@ WORKS = {
         "answering 64 sentences at a time, greedy and beam 5, beside three peers",
     ),
     "decode-latency": ("bench.decoding_speed:latency", "answering one sentence at a time, beside three peers"),
+    "train-gpt": ("bench.writing_speed:training", "learning, GPT in two sizes: tokens/s beside Hugging Face's GPT-2"),
+    "generate": ("bench.writing_speed:generating", "writing with a GPT, 1 and 16 texts at a time, beside `generate`"),
     "run": ("bench.end_to_end:main", "`regard run` from text to text beside CTranslate2 driven by hand"),
     "startup": ("bench.startup:main", "a cold process to one translated sentence, beside transformers"),
     "memory": ("bench.memory:main", "peak resident memory of learning and of answering, beside peers"),
@@ -27,6 +29,9 @@ WORKS = {
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),
     "shakespeare": ("bench.language:shakespeare", "the shakespeare recipe beside nanoGPT's published loss"),
     "wikitext2": ("bench.language:wikitext2", "the wikitext2 recipe, shortened: perplexity after so many minutes"),
+    "sst2": ("bench.fine_tuning:sst2", "MiniLM fine-tuned on SST-2 beside the published accuracy"),
+    "conll2003": ("bench.fine_tuning:conll2003", "MiniLM fine-tuned on CoNLL-2003: F1 of names"),
+    "squad": ("bench.fine_tuning:squad", "MiniLM fine-tuned on questions of SQuAD: F1 of answers"),
     "tatoeba": ("bench.recipes:tatoeba", "what `regard train pairs` reaches on English-French, untuned"),
 }
 

@@ -58,6 +58,11 @@ def learning(size: Size, pairs: Iterable[tuple[int, int]]) -> float:
     )
 
 
+def writing(size: Size, length: int) -> float:
+    """Forward and backward over a block of so many tokens; blocks of a GPT are those of an encoder."""
+    return 3 * (encoder(size, length) + 2 * length * size.width * size.vocabulary)
+
+
 def answering(size: Size, pairs: Iterable[tuple[int, int]], *, beam: int = 1) -> float:
     """Answers of these lengths, token by token, with keys and values kept, `beam` hypotheses side by side."""
     return sum(

@@ -13,6 +13,7 @@ x-transformers inside feed-forward instead.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,14 @@ def _flops_per_target(size: Size, batches: list[Batch]) -> float:
 def _first_losses(settings: dict[str, Any], steps: int, threads: int) -> list[str]:
     """How far the losses of the first steps are from the reference's, dropout off, the same first weights."""
     marian = System("Marian in float32", "transformers_train", {"precision": "float32"})
-    with ready([*OURS, marian], {**settings, "dropout": 0.0}, threads=threads, limit=False) as field:
+    return differences([*OURS, marian], {**settings, "dropout": 0.0}, steps=steps, threads=threads)
+
+
+def differences(systems: list[System], settings: Mapping[str, Any], *, steps: int, threads: int) -> list[str]:
+    """The losses of the first steps against those of the last system, or of the last that ran."""
+    with ready(systems, settings, threads=threads, limit=False) as field:
         losses = {name: answer[0]["losses"] for name, answer in field.repeat(1, steps=steps).items()}
-    against = marian.name if marian.name in losses else OURS[1].name
+    against = [system.name for system in systems if system.name in losses][-1]
     wanted = losses.pop(against)
     return [
         f"{name}: losses of the first {steps} steps, dropout off, differ from {against} by at most "

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from answering import Run, Settings, answer
 from reading import read_batches, read_weights
+from torch import nn
 
 from regard import models
 from regard.data.batches import Batch
@@ -24,14 +25,15 @@ from regard.training.loop import fit
 class Repeated:
     """A stream that begins anew each time it is asked."""
 
-    def __init__(self, batches: list[Batch]) -> None:
+    def __init__(self, batches: Sequence[run.Batch]) -> None:
         self.batches = batches
 
-    def stream(self, *, epoch: int, position: int) -> Iterator[Batch]:  # noqa: ARG002 - the signature is the loop's
+    def stream(self, *, epoch: int, position: int) -> Iterator[run.Batch]:  # noqa: ARG002 - the signature is the loop's
         return iter(self.batches)
 
 
-def prepare(settings: Settings) -> Run:
+def configured(settings: Settings) -> TrainingConfig:
+    """How to learn, and this process made ready for it: call it before any other work in torch."""
     config = TrainingConfig(
         precision=settings["precision"],
         threads=settings["threads"],
@@ -40,17 +42,18 @@ def prepare(settings: Settings) -> Run:
         label_smoothing=settings["smoothing"],
         clip=settings["clip"],
     )
-    device = machine.prepare(config)
-    sizes = {name: settings[name] for name in ("layers", "width", "heads", "hidden", "vocabulary", "dropout")}
-    model = models.build("transformer", **sizes)
+    machine.prepare(config)
+    return config
+
+
+def learner(
+    model: nn.Module, task: run.Task, batches: Sequence[run.Batch], settings: Settings, config: TrainingConfig
+) -> Run:
+    """The loop from the first weights of all, so many steps each time it is asked."""
+    device = machine.choose_device(config.device)
     model.load_state_dict(read_weights(settings["weights"]))
     set_products(model, machine.choose_precision(config.precision, device))
-    batches = [
-        Batch(source, lengths, target, (target[:, 1:] != 0).sum(1), int((target[:, 1:] != 0).sum()), ())
-        for source, lengths, target in read_batches(settings["batches"])
-    ]
     going = run.Run(model=model, optimiser=optimiser.build(model, config), batches=Repeated(batches), config=config)
-    task = Translate(SimpleNamespace(special=OWN), smoothing=settings["smoothing"])  # type: ignore[arg-type]
     rate = schedule.build(config)
 
     def learn(asked: Settings) -> dict[str, Any]:
@@ -62,6 +65,17 @@ def prepare(settings: Settings) -> Run:
         return {"seconds": seconds, "targets": going.tokens - before, "losses": [float(loss) for loss in losses]}
 
     return learn
+
+
+def prepare(settings: Settings) -> Run:
+    config = configured(settings)
+    sizes = {name: settings[name] for name in ("layers", "width", "heads", "hidden", "vocabulary", "dropout")}
+    batches = [
+        Batch(source, lengths, target, (target[:, 1:] != 0).sum(1), int((target[:, 1:] != 0).sum()), ())
+        for source, lengths, target in read_batches(settings["batches"])
+    ]
+    task = Translate(SimpleNamespace(special=OWN), smoothing=settings["smoothing"])  # type: ignore[arg-type]
+    return learner(models.build("transformer", **sizes), task, batches, settings, config)
 
 
 if __name__ == "__main__":

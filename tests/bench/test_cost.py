@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import MarianConfig, MarianMTModel
+from transformers import GPT2Config, GPT2LMHeadModel, MarianConfig, MarianMTModel
 
 from bench import cost
 from bench.cost import Size
@@ -39,6 +39,22 @@ def test_learning_costs_what_torch_counts():
         model(input_ids=source, decoder_input_ids=target).logits.sum().backward()
     # the first layer's inputs are embeddings, and their gradients are products as well: nothing is saved there
     assert counter.get_total_flops() == cost.learning(SIZE, [(SOURCE, TARGET)])
+
+
+def test_learning_to_write_costs_what_torch_counts():
+    config = GPT2Config(
+        vocab_size=SIZE.vocabulary,
+        n_layer=SIZE.layers,
+        n_embd=SIZE.width,
+        n_head=SIZE.heads,
+        n_inner=SIZE.hidden,
+        n_positions=16,
+        attn_implementation="eager",
+    )
+    model = GPT2LMHeadModel(config)
+    with FlopCounterMode(display=False) as counter:
+        model(input_ids=torch.randint(4, 50, (1, SOURCE)), use_cache=False).logits.sum().backward()
+    assert counter.get_total_flops() == cost.writing(SIZE, SOURCE)
 
 
 def test_answering_costs_what_torch_counts():

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from regard.attention import MultiHead
 from regard.attention.patterns import Causal, Padding
+from regard.attention.positions import Rotary
 from regard.attention.recorder import recording
 from regard.errors import RegardError
 from regard.layers.blocks import Block, Stack
@@ -60,6 +61,19 @@ def test_every_position_is_that_of_the_stack(rows: int, wiring: str, activation:
         with torch.no_grad():
             found = steps.step(x[:, end - 1])
         assert_close(found, whole(stack, x[:, :end], memory, None), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [2, FEW_HEADS])
+def test_rotary_positions_are_those_of_the_stack(rows: int) -> None:
+    stack = stack_of("pre_norm", cross=False)
+    for block in stack.blocks:
+        block.attention.position = Rotary()
+    x = torch.randn(rows, 7, WIDTH)
+    steps = begin(stack, rows, None, None)
+    for end in range(1, 8):
+        with torch.no_grad():
+            found = steps.step(x[:, end - 1])
+        assert_close(found, whole(stack, x[:, :end], None, None), atol=1e-5, rtol=1e-5)
 
 
 @settings(max_examples=30, deadline=None)

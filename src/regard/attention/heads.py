@@ -13,7 +13,7 @@ from regard.attention.patterns import All, Pattern
 from regard.attention.positions import Position
 from regard.attention.scores import Location, Score
 from regard.errors import RegardError
-from regard.linear import Linear
+from regard.linear import Linear, map_together
 
 
 class MultiHead(nn.Module):
@@ -72,17 +72,17 @@ class MultiHead(nn.Module):
             raise RegardError("MultiHead: a cache is for looking at x itself; for a memory, call remember(memory) once")
         if cache is not None and isinstance(self.score, Location):
             raise RegardError("MultiHead: a location score counts keys from the first, so it cannot go on from a cache")
-        query = self._split(self.query(x), self.heads)  # (B, H, Q, D)
         start = 0 if cache is None else cache.length
         bias = None
-        if isinstance(memory, Projected):
-            seen = memory
-        elif memory is not None:
-            seen = self.remember(memory)
+        if memory is not None:
+            query = self._split(self.query(x), self.heads)  # (B, H, Q, D)
+            seen = memory if isinstance(memory, Projected) else self.remember(memory)
         else:
             at = torch.arange(start, start + x.shape[1], device=x.device)
-            query, key = self.position.on_heads(query, self._split(self.key(x), self.key_value_heads), at, at)
-            own = Projected(self.score.keys(key), self._split(self.value(x), self.key_value_heads))
+            mapped = map_together(x, self.query, self.key, self.value)
+            query, key, value = map(self._split, mapped, (self.heads, self.key_value_heads, self.key_value_heads))
+            query, key = self.position.on_heads(query, key, at, at)
+            own = Projected(self.score.keys(key), value)
             seen = own if cache is None else cache.append(own)
             bias = self._bias_from(start)
         allowed = self.pattern if pattern is None else self.pattern & pattern
@@ -93,8 +93,8 @@ class MultiHead(nn.Module):
     def remember(self, memory: Tensor) -> Projected:
         """Keys and values of a memory (B, K, M), for calls that look at it again and again."""
         _check_width("memory", memory, self.key.in_features)
-        key = self._split(self.key(memory), self.key_value_heads)
-        return Projected(self.score.keys(key), self._split(self.value(memory), self.key_value_heads))
+        key, value = (self._split(x, self.key_value_heads) for x in map_together(memory, self.key, self.value))
+        return Projected(self.score.keys(key), value)
 
     def _split(self, x: Tensor, heads: int) -> Tensor:
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, L, H·D) → (B, H, L, D)

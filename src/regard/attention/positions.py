@@ -87,7 +87,7 @@ class Learned(Position):
         maximum, width = self.table.shape
         _require_width("x", x, width)
         if at.numel() > 0:
-            first, last = (int(end) for end in at.aminmax())
+            first, last = (int(at),) * 2 if at.numel() == 1 else (int(end) for end in at.aminmax())
             if first < 0:
                 raise RegardError(f"position {first} is negative; learned positions begin at 0")
             if last >= maximum:
@@ -149,14 +149,13 @@ class Rotary(Position):
     """
 
     def on_heads(self, query: Tensor, key: Tensor, at: Tensor, key_at: Tensor) -> tuple[Tensor, Tensor]:
-        if query.shape[-1] % 2 == 1:
-            raise RegardError(
-                f"rotary turns pairs of features, so the width of a head must be even and is {query.shape[-1]}; "
-                f"choose width and heads so that width / heads is even"
-            )
         turn = self._turn(at, like=query)
         key_turn = turn if key_at is at else self._turn(key_at, like=key)
         return self._rotate(query, *turn), self._rotate(key, *key_turn)
+
+    def on_step(self, x: Tensor, position: int) -> Tensor:
+        """Queries or keys that all stand at one position: (…, D) → (…, D)"""
+        return self._rotate(x, *_turn_of(position, x.shape[-1], x.dtype, x.device))
 
     @staticmethod
     def _turn(at: Tensor, *, like: Tensor) -> tuple[Tensor, Tensor]:
@@ -165,6 +164,11 @@ class Rotary(Position):
 
     @staticmethod
     def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        if x.shape[-1] % 2 == 1:
+            raise RegardError(
+                f"rotary turns pairs of features, so the width of a head must be even and is {x.shape[-1]}; "
+                f"choose width and heads so that width / heads is even"
+            )
         first, second = x.chunk(2, dim=-1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
@@ -235,6 +239,14 @@ def _waves(at: Tensor, *, like: Tensor) -> Tensor:
 def _wave(position: int, width: int, precision: torch.dtype) -> Tensor:
     """`_waves` of one position: (1, W)"""
     return _waves(torch.tensor([position]), like=torch.empty(width, dtype=precision))
+
+
+@lru_cache(maxsize=4096)
+@torch.inference_mode(mode=False)
+def _turn_of(position: int, width: int, precision: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of one position, (1, D/2) each."""
+    like = torch.empty(width, dtype=precision, device=device)
+    return Rotary._turn(torch.tensor([position], device=device), like=like)
 
 
 def _require_positive(**sizes: int) -> None:

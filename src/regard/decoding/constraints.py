@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -39,8 +40,7 @@ class Constraints:
         forced = self._forced(length, source, vocabulary=logits.shape[1])
         wanted = None if forced is None else logits.gather(1, forced.clamp(min=0).unsqueeze(1))
         eos = self.special.eos
-        for never in (number for number in self.special.silent - {eos} if number < logits.shape[1]):
-            logits[:, never] = -math.inf
+        logits.index_fill_(1, _never_said(self.special, logits.shape[1], logits.device), -math.inf)
         if 0 < self.no_repeat_ngram <= length:
             logits[repetitions(said, self.no_repeat_ngram)] = -math.inf
         if length < self.min_length and eos < logits.shape[1]:
@@ -61,6 +61,14 @@ class Constraints:
         if int(forced.max()) >= vocabulary:
             raise RegardError(f"prefix contains token {int(forced.max())} and the vocabulary ends at {vocabulary - 1}")
         return forced
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(mode=False)
+def _never_said(special: Special, vocabulary: int, device: torch.device) -> Tensor:
+    """PAD and BOS, unless the vocabulary has no such tokens or EOS is the same."""
+    numbers = sorted(number for number in special.silent - {special.eos} if number < vocabulary)
+    return torch.tensor(numbers, dtype=torch.int64, device=device)
 
 
 def repetitions(said: Tensor, n: int) -> tuple[Tensor, Tensor]:

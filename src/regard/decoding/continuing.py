@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,13 +18,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.decoding.config import DecodingConfig
 from regard.decoding.constraints import constraints
-from regard.decoding.protocol import Model, evaluation, special_of
+from regard.decoding.protocol import Model, evaluation, modules_of, special_of
 from regard.decoding.sampling import choose_at_random, uniform_numbers
 from regard.decoding.vocabulary import largest, log_normaliser, own
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(NamedTuple):
     """One token of one row, and its log p."""
 
     row: int
@@ -49,6 +47,9 @@ class Continuation:
         self.context = [list(prompt) or [self.special.bos] for prompt in prompts for _ in range(copies)]
         self.said: list[list[int]] = [[] for _ in self.context]
         self.rows = list(range(len(self.context)))  # those alive
+        self.alive = torch.arange(len(self.rows), device=self.device)  # the same (N,)
+        self.spoken = torch.empty(len(self.rows), 0, dtype=torch.int64, device=self.device)  # what they said (N, t)
+        self.modules = modules_of(model)
         self.rules = constraints(config, None, rows=len(self.rows), device=self.device, special=self.special)
         self.uniform = self._draws(prompts) if config.sample else torch.empty(0)
         self.state: Any = None
@@ -60,7 +61,7 @@ class Continuation:
 
     def advance(self) -> list[Said]:
         """What each row alive says next; rows that say EOS, and those at `max_length`, are alive no longer."""
-        with evaluation(self.model):
+        with evaluation(self.model, modules=self.modules):
             said = self._say()
         for each in said:
             self.said[each.row].append(each.token)
@@ -76,8 +77,9 @@ class Continuation:
             return
         self.rows = [self.rows[place] for place in going]
         places = torch.tensor(going, dtype=torch.int64, device=self.device)
-        with evaluation(self.model):
+        with evaluation(self.model, modules=self.modules):
             self.token, self.state = self.token[places], self.state.reorder(places)
+            self.alive, self.spoken = self.alive[places], self.spoken[places]
 
     def _say(self) -> list[Said]:
         if self._at_reach():
@@ -85,10 +87,9 @@ class Continuation:
         logits, self.state = self.model.step(self.token, self.state)
         logits = own(logits)
         normaliser = log_normaliser(logits)
-        length = len(self.said[self.rows[0]])
-        before = torch.tensor([self.said[row] for row in self.rows], dtype=torch.int64, device=self.device)
-        self.rules.apply(logits, before, torch.tensor(self.rows, device=self.device))
-        self.token = self._choose(logits, length)
+        self.rules.apply(logits, self.spoken, self.alive)
+        self.token = self._choose(logits, self.spoken.shape[1])
+        self.spoken = torch.cat([self.spoken, self.token.unsqueeze(1)], 1)
         logprobs = logits.gather(1, self.token.unsqueeze(1)).squeeze(1).float() - normaliser
         return [Said(*each) for each in zip(self.rows, self.token.tolist(), logprobs.tolist(), strict=True)]
 
@@ -109,7 +110,7 @@ class Continuation:
     def _choose(self, logits: Tensor, length: int) -> Tensor:
         if not self.config.sample:
             return largest(logits, 1)[1].squeeze(1)
-        return choose_at_random(logits, self.uniform[self.rows, length], config=self.config)
+        return choose_at_random(logits, self.uniform[self.alive, length], config=self.config)
 
     def _draws(self, prompts: Sequence[Sequence[int]]) -> Tensor:
         """Random numbers of each row, from the seed and what its prompt says. (rows, max_length)"""

@@ -14,7 +14,7 @@ B rows  S source positions  V vocabulary  N rows alive now  T tokens of an answe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
@@ -89,10 +89,18 @@ def first_token(model: Any, memory: Any, *, rows: int, device: torch.device) -> 
     return torch.full((rows,), special_of(model).bos, device=device)
 
 
+def modules_of(model: object) -> list[nn.Module]:
+    """The model and all its parts; none of a model that is not torch's."""
+    return list(model.modules()) if isinstance(model, nn.Module) else []
+
+
 @contextmanager
-def evaluation(model: object, *, gradients: bool = False) -> Iterator[None]:
-    """No dropout, and no gradients unless asked for, while the `with` lasts; then all modules are as before."""
-    learning = [module for module in model.modules() if module.training] if isinstance(model, nn.Module) else []
+def evaluation(model: object, *, gradients: bool = False, modules: Sequence[nn.Module] | None = None) -> Iterator[None]:
+    """No dropout, and no gradients unless asked for, while the `with` lasts; then all modules are as before.
+
+    To find the modules of a model takes as long as a few layers of a step: whoever asks often keeps them.
+    """
+    learning = [module for module in (modules_of(model) if modules is None else modules) if module.training]
     for module in learning:
         module.training = False
     try:

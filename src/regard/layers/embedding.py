@@ -49,7 +49,9 @@ class Embedding(nn.Module):
     def forward(self, tokens: Tensor, at: Tensor | None = None) -> Tensor:
         if tokens.dim() != 2:
             raise RegardError(f"tokens has the shape {tuple(tokens.shape)}; expected (batch, length)")
-        x = self.table(tokens) * self.scale
+        x = self.table(tokens)
+        if self.scale != 1.0:
+            x = x * self.scale
         if self.position is not None:
             x = self.position.on_input(x, torch.arange(tokens.shape[1], device=tokens.device) if at is None else at)
         return self.dropout(x)

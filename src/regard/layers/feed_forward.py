@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout
+from regard.layers.gelu import gelu_tanh
 from regard.linear import Linear
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
@@ -53,4 +54,4 @@ def bend(hidden: Tensor, activation: Activation) -> Tensor:
         return hidden.relu_()
     if activation == "silu":
         return F.silu(hidden)
-    return F.gelu(hidden, approximate="tanh" if activation == "gelu_tanh" else "none")
+    return gelu_tanh(hidden) if activation == "gelu_tanh" else F.gelu(hidden)

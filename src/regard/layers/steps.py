@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from regard.attention.cache import Cache
 from regard.attention.heads import MultiHead
 from regard.attention.patterns import All, Causal
-from regard.attention.positions import Position
+from regard.attention.positions import Position, Rotary
 from regard.attention.recorder import recorded
 from regard.attention.scores import Dot, ScaledDot
 from regard.attention.short import REGISTER
@@ -72,9 +72,10 @@ class Steps:
 
     def output(self, x: Tensor, linear: nn.Linear) -> Tensor:
         """linear(x) (N, V) in room that is used again: good until the next step."""
-        if self.scratch is None or len(self.scratch) < len(x):
-            self.scratch = x.new_empty(len(x), linear.out_features)
-        room = self.scratch[: len(x)]
+        rows = x.shape[0]
+        if self.scratch is None or self.scratch.shape[0] < rows:
+            self.scratch = x.new_empty(rows, linear.out_features)
+        room = self.scratch[:rows]
         bias: Tensor | None = linear.bias
         if bias is None:
             return torch.mm(x, linear.weight.T, out=room)
@@ -91,28 +92,30 @@ class Steps:
 
     def _look_back(self, number: int, layer: _Layer, x: Tensor) -> Tensor:
         """Attention over each row's own past and itself."""
-        sentences, heads, after = len(x) // self.beams, layer.heads, self.entries + self.beams
+        sentences, heads, after = x.shape[0] // self.beams, layer.heads, self.entries + self.beams
         projected = F.linear(x, layer.weight, layer.bias).view(sentences, self.beams, 3, heads, -1)
+        if layer.rotary is not None:
+            projected[:, :, :2] = layer.rotary.on_step(projected[:, :, :2], self.length)
         past = self.past[2 * number : 2 * number + 2]  # (2, A, H, E, D)
         past[:, :, :, self.entries : after] = projected[:, :, 1:].permute(2, 0, 3, 1, 4)
         if sentences * heads <= FEW_HEADS:
-            keys, values = past[:, :, :, :after]
+            keys, values = past[:, :, :, :after].unbind(0)
             found = _fused(projected[:, :, 0], keys, values, self.mine[..., :after] if self.branched else None)
         else:
             filled = -(-after // REGISTER) * REGISTER
-            keys, values = past[:, :, :, :filled]
+            keys, values = past[:, :, :, :filled].unbind(0)
             found = _batched(projected[:, :, 0], keys, values, self.mine[..., :filled])
-        return layer.output(found.view(len(x), -1))
+        return layer.output(found.view(x.shape[0], -1))
 
     def _look_aside(self, number: int, layer: _Layer, x: Tensor) -> Tensor:
         """Attention over the memory: all beams of a sentence at once."""
         assert self.memory is not None
         assert layer.cross is not None
-        keys, values = self.memory[2 * number : 2 * number + 2]  # (A, H, S, D)
+        keys, values = self.memory[2 * number : 2 * number + 2].unbind(0)  # (A, H, S, D)
         sentences, heads = keys.shape[:2]
         query = F.linear(x, layer.cross.weight, layer.cross.bias).view(sentences, self.beams, heads, -1)
         attend = _fused if sentences * heads <= FEW_HEADS else _batched
-        return layer.cross.output(attend(query, keys, values, self.beyond).view(len(x), -1))
+        return layer.cross.output(attend(query, keys, values, self.beyond).view(x.shape[0], -1))
 
     def reorder(self, rows: Tensor) -> Steps:
         """These rows, in this order. While every sentence keeps its beams, only the mask changes."""
@@ -225,7 +228,7 @@ def _is_plain(block: Block) -> bool:
     return type(block.feed_forward) is FeedForward and all(
         type(part) is MultiHead
         and type(part.score) in (Dot, ScaledDot)
-        and type(part.position) is Position
+        and type(part.position) in (Position, Rotary)
         and type(part.pattern) in (All, Causal)
         and part.heads == part.key_value_heads
         for part in attentions
@@ -246,6 +249,7 @@ class _Layer:
     heads: int
     weight: Tensor  # (3 M, M)
     bias: Tensor | None
+    rotary: Rotary | None
     output: Map
     cross: _Cross | None
     feed_forward: Map
@@ -263,6 +267,7 @@ class _Layer:
             heads=attention.heads,
             weight=torch.cat([weight, attention.key.weight, attention.value.weight]),
             bias=biases,
+            rotary=attention.position if isinstance(attention.position, Rotary) else None,
             output=_linear(attention.output),
             cross=cross,
             feed_forward=_feed_forward(cast(FeedForward, block.feed_forward)),

@@ -41,11 +41,11 @@ class Write:
 
     def loss(self, model: Any, batch: BlockBatch) -> Tensor:
         """The smoothed negative log-likelihood of what counts in the blocks, summed."""
-        hidden = self._hidden(model, batch)
-        total, _ = vocabulary_loss(
-            hidden[batch.counted], model.output, batch.wanted[batch.counted], smoothing=self.smoothing
-        )
-        return total
+        hidden, wanted = self._hidden(model, batch).flatten(0, 1), batch.wanted.flatten()
+        if batch.targets < len(wanted):
+            counted = batch.counted.flatten()
+            hidden, wanted = hidden[counted], wanted[counted]
+        return vocabulary_loss(hidden, model.output, wanted, smoothing=self.smoothing)[0]
 
     def _hidden(self, model: Any, batch: BlockBatch) -> Tensor:
         """(B, T, M). What is carried into a block is the state that its forerunners leave, without their gradients."""

@@ -1,0 +1,60 @@
+"""GELU by a tanh, at the price of a sigmoid.
+
+    gelu(h) ≈ ½ h (1 + tanh(√(2/π) (h + 0.044715 h³))) = h σ(u),   u = h (c + d h²)          Hendrycks 2016, section 2
+    gelu'(h) = σ(u) (1 + (1 − σ(u)) h u'),   u' = c + 3 d h²
+
+On a CPU, torch's own takes three to four times as long as its sigmoid, forward and backward.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+C = 2 * math.sqrt(2 / math.pi)
+D = 0.044715 * C
+PIECE = 1 << 18  # numbers at a time, which stay in the cache of a CPU from one pass to the next
+
+
+def gelu_tanh(hidden: Tensor) -> Tensor:
+    """(…) → (…).   torch's own wherever there is nothing to learn, or a device that fuses it well."""
+    if (
+        torch.is_grad_enabled()
+        and hidden.requires_grad
+        and hidden.device.type == "cpu"
+        and hidden.dtype == torch.float32
+    ):
+        return _Gelu.apply(hidden)
+    return F.gelu(hidden, approximate="tanh")
+
+
+class _Gelu(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, hidden: Tensor) -> Tensor:
+        hidden = hidden.contiguous()
+        share, result = torch.empty_like(hidden), torch.empty_like(hidden)
+        for h, s, y in zip(*map(_pieces, (hidden, share, result)), strict=True):
+            torch.mul(h, h, out=s).mul_(D).add_(C).mul_(h).sigmoid_()
+            torch.mul(h, s, out=y)
+        context.save_for_backward(hidden, share)
+        return result
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, above: Tensor) -> Tensor:
+        hidden, share = context.saved_tensors
+        above = above.contiguous()
+        result = torch.empty_like(hidden)
+        for h, s, a, g in zip(*map(_pieces, (hidden, share, above, result)), strict=True):
+            torch.mul(h, h, out=g).mul_(3 * D).add_(C).mul_(h)
+            g.addcmul_(g, s, value=-1).add_(1).mul_(s).mul_(a)
+        return result
+
+
+def _pieces(x: Tensor) -> tuple[Tensor, ...]:
+    return x.view(-1).split(PIECE)
