@@ -57,6 +57,8 @@ class TextBatches:
     of each text in each epoch.
     """
 
+    unit = "targets"  # what is counted: labels, tags, places, gaps
+
     def __init__(
         self, texts: Sequence[Framed], *, batch_tokens: int, seed: int, special: Special, draw: Draw | None = None
     ) -> None:

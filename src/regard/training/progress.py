@@ -50,7 +50,8 @@ class Progress:
         if now - self.shown < self.every and run.step < run.config.steps:
             return
         self.shown = now
-        pace = f"{self.speed():,.0f} tokens/s  rate {run.learning_rate:.2e}  {self.left(run, now)}"
+        unit = getattr(run.batches, "unit", "tokens")
+        pace = f"{self.speed():,.0f} {unit}/s  rate {run.learning_rate:.2e}  {self.left(run, now)}"
         figures = f"loss {float(run.loss):.3f}  {pace}"
         self.bar.update(self.line, completed=run.step, total=run.config.steps, visible=True, figures=figures)
         if not self.console.is_terminal:
