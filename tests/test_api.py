@@ -243,7 +243,7 @@ def test_a_run_does_not_go_on_with_other_pairs(tmp_path):
     before = pairs.read_text()
     pairs.write_text(before.replace("a", "b"))
     longer = [*QUICK, "training.steps=9"]
-    with pytest.raises(RegardError, match=r"out was trained on other pairs than data\.train has now"):
+    with pytest.raises(RegardError, match=r"out was trained on other data than data\.train has now"):
         regard.train(recipe, out=tmp_path / "out", changes=longer)
     pairs.write_text(before)  # later than it was, but the same
     assert regard.train(recipe, out=tmp_path / "out", changes=longer).report["steps"] == 9

@@ -208,7 +208,7 @@ def test_training_says_what_it_does_and_what_to_try(call, tmp_path):
     assert "vocabulary: 9 tokens" in first.err
     assert "model: transformer, 21,664 parameters" in first.err
     assert "trained for 4 steps: all 4 steps are made" in first.out
-    assert "scores on the pairs held out of data.train:" in first.out
+    assert "scores on what was held out of data.train:" in first.out
     assert "|tok:13a|" in first.out
     assert f"regard run {out}" in first.out
     again = call("train", recipe, "-o", out, *QUICK)

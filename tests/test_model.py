@@ -146,7 +146,7 @@ def test_any_target_of_a_source_counts_as_right_and_blank_lines_do_not_count(tmp
 
 def test_without_a_file_a_model_is_judged_on_what_it_did_not_learn_from():
     model = reversing("transformer")
-    assert model.judged_on == "the pairs held out of data.train"
+    assert model.judged_on == "what was held out of data.train"
     assert {name: score.value for name, score in model.evaluate().items()} == model.report["scores"]
     assert len(model.references()) == 60
 

@@ -126,7 +126,7 @@ def _require_same_data(path: Path, checksum: str, *, begun: bool) -> None:
         return
     if begun and known is not None:
         raise RegardError(
-            f"{path} was trained on other pairs than data.train has now; choose another directory with -o, "
+            f"{path} was trained on other data than data.train has now; choose another directory with -o, "
             "or put the file back as it was"
         )
     note.parent.mkdir(exist_ok=True)

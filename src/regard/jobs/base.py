@@ -66,7 +66,7 @@ class Model:
     def judged_on(self) -> str:
         """What `evaluate` takes unless other data is given."""
         data = self.recipe.data
-        return "data.test" if data.test else "data.valid" if data.valid else "the pairs held out of data.train"
+        return "data.test" if data.test else "data.valid" if data.valid else "what was held out of data.train"
 
 
 def paths(layer: int | None) -> str:
