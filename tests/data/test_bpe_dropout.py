@@ -32,7 +32,6 @@ def test_without_dropout_it_is_the_library_s_segmentation(tokenizer: Tokenizer, 
 def test_the_text_stays_the_same(tokenizer: Tokenizer, text: str, rate: float, key: str) -> None:
     (ids,) = tokenizer.encode([text])
     drawn = BpeDropout(tokenizer, rate=rate, seed=3).redraw(ids, key=key)
-    assert len(drawn) >= len(ids)
     assert tokenizer.decode([drawn]) == tokenizer.decode([ids])
 
 
