@@ -33,7 +33,7 @@ def test_the_targets_are_what_the_teacher_answers(student, monkeypatch):
     first, second = parts(model)
     second.unlink()  # as if it had been stopped there
     monkeypatch.setattr(teacher, "_answers", lambda _, chunk: ["again"] * len(chunk))
-    with pytest.raises(RegardError, match="other pairs"):
+    with pytest.raises(RegardError, match="other data"):
         student("training.steps=9")
     assert "again" not in first.read_text()
     assert second.read_text().count("again") == 2
