@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
+from regard.errors import RegardError
+
 SPEED = ("train-tiny", "train-base", "decode", "decode-latency", "run", "startup", "memory", "quality")  # `all`
 WORKS = {
     "train-tiny": ("bench.training_speed:tiny", "learning, small Transformer: target tokens/s beside four peers"),
@@ -59,4 +61,9 @@ def _run(work: str, arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt as stopped:
+        sys.exit(f"bench: {stopped or 'stopped'}")
+    except RegardError as error:
+        sys.exit(f"bench: {error}")
