@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.decoding.vocabulary import largest, log_normaliser
+from regard.decoding.vocabulary import largest, to_logprobs
 
 
 @pytest.mark.parametrize("vocabulary", [7, 1021, 1024, 5003])
@@ -37,9 +37,10 @@ def test_what_is_largest_in_a_row_does_not_depend_on_the_other_rows():
     assert torch.equal(together, alone)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0])
-@pytest.mark.parametrize("rows", [1, 16, 37])
-def test_the_normaliser_is_that_of_logsumexp(rows, scale):
-    logits = scale * torch.randn(rows, 101, generator=torch.Generator().manual_seed(0))
+def test_log_probabilities_are_those_of_log_softmax(scale, dtype):
+    logits = (scale * torch.randn(37, 1001, generator=torch.Generator().manual_seed(0))).to(dtype)
     logits[:, 5] = -math.inf
-    assert_close(log_normaliser(logits), logits.logsumexp(-1), atol=1e-5, rtol=1e-6)
+    wanted = logits.double() - logits.double().logsumexp(-1, keepdim=True)
+    assert_close(to_logprobs(logits).double(), wanted, atol=1e-4, rtol=1e-5)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from regard.decoding.config import DecodingConfig
     from regard.decoding.protocol import Hypothesis, Model, State
     from regard.decoding.searches import search
+    from regard.decoding.threads import side_by_side
 
 _FOUND_IN = {
     "DecodingConfig": "config",
@@ -22,6 +23,7 @@ _FOUND_IN = {
     "align": "alignment",
     "hard_alignment": "alignment",
     "search": "searches",
+    "side_by_side": "threads",
     "unknown_sources": "alignment",
 }
 
@@ -33,6 +35,7 @@ __all__ = [
     "align",
     "hard_alignment",
     "search",
+    "side_by_side",
     "unknown_sources",
 ]
 

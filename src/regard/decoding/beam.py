@@ -23,7 +23,7 @@ from regard.decoding.coverage import Coverage
 from regard.decoding.finished import Finished
 from regard.decoding.protocol import Model, StateT
 from regard.decoding.tree import Tree
-from regard.decoding.vocabulary import largest, log_normaliser, own
+from regard.decoding.vocabulary import largest, own, to_logprobs
 
 
 def beam_search(
@@ -45,7 +45,7 @@ def beam_search(
     beams = Beams(source, first, config=config, constraints=constraints, coverage=coverage, tree=tree)
     while True:
         logits, state = model.step(beams.token, state)
-        rows = beams.advance(own(logits))
+        rows = beams.advance(logits)
         if not len(rows):
             return beams.finished
         if not torch.equal(rows, torch.arange(logits.shape[0], device=rows.device)):
@@ -100,18 +100,21 @@ class Beams:
         more than K + 1.
         """
         beam = self.config.beam
-        normaliser = log_normaliser(logits)
-        self.constraints.apply(logits, self.said, self.source[self.place // beam])
-        values, tokens = largest(logits, min(beam + 1, logits.shape[1]))
-        logprobs = values.float() - normaliser.unsqueeze(1)  # (N, K + 1)
+        scores = to_logprobs(own(logits))
+        self.constraints.apply(scores, self.said, self.source[self.place // beam])
+        logprobs, tokens = largest(scores, min(beam + 1, scores.shape[1]))  # (N, K + 1)
         width = logprobs.shape[1]
-        grid = logprobs.new_full((len(self.source) * beam, width), -math.inf)
-        grid[self.place] = self.sums.unsqueeze(1) + logprobs
-        row_at = self.place.new_zeros(grid.shape[0])
-        row_at[self.place] = torch.arange(len(self.place), device=self.place.device)
+        grid = self.sums.unsqueeze(1) + logprobs
+        full = len(grid) == len(self.source) * beam
+        if not full:
+            rows_alive, grid = grid, grid.new_full((len(self.source) * beam, width), -math.inf)
+            grid[self.place] = rows_alive
         total, chosen = grid.view(-1, beam * width).topk(min(2 * beam, beam * width))
-        first = torch.arange(0, grid.shape[0], beam, device=chosen.device).unsqueeze(1)
-        row = row_at[first + chosen // width]
+        row = torch.arange(0, grid.shape[0], beam, device=chosen.device).unsqueeze(1) + chosen // width
+        if not full:
+            row_at = self.place.new_zeros(grid.shape[0])
+            row_at[self.place] = torch.arange(len(self.place), device=self.place.device)
+            row = row_at[row]
         place = row * width + chosen % width
         return row, tokens.flatten()[place], logprobs.flatten()[place], total
 

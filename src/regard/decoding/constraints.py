@@ -46,7 +46,7 @@ class Constraints:
         if length < self.min_length and eos < logits.shape[1]:
             ending = logits[:, eos].clone()
             logits[:, eos] = -math.inf
-            stuck = logits.amax(1) == -math.inf
+            stuck = _nothing_left(logits)
             logits[:, eos] = ending.masked_fill(~stuck, -math.inf)
         if forced is not None and wanted is not None:
             free = (forced == _FREE).unsqueeze(1)
@@ -61,6 +61,12 @@ class Constraints:
         if int(forced.max()) >= vocabulary:
             raise RegardError(f"prefix contains token {int(forced.max())} and the vocabulary ends at {vocabulary - 1}")
         return forced
+
+
+def _nothing_left(logits: Tensor) -> Tensor:
+    """Which rows may say nothing at all. (N, V) → (N,).  Mostly one of the last few tokens shows that they may."""
+    some = logits[:, -64:].amax(1) > -math.inf
+    return ~some if some.all() else logits.amax(1) == -math.inf
 
 
 @lru_cache(maxsize=64)

@@ -20,7 +20,7 @@ from regard.decoding.config import DecodingConfig
 from regard.decoding.constraints import constraints
 from regard.decoding.protocol import Model, evaluation, modules_of, special_of
 from regard.decoding.sampling import choose_at_random, uniform_numbers
-from regard.decoding.vocabulary import largest, log_normaliser, own
+from regard.decoding.vocabulary import largest, own, to_logprobs
 
 
 class Said(NamedTuple):
@@ -85,12 +85,11 @@ class Continuation:
         if self._at_reach():
             self._read()
         logits, self.state = self.model.step(self.token, self.state)
-        logits = own(logits)
-        normaliser = log_normaliser(logits)
-        self.rules.apply(logits, self.spoken, self.alive)
-        self.token = self._choose(logits, self.spoken.shape[1])
+        scores = to_logprobs(own(logits))
+        self.rules.apply(scores, self.spoken, self.alive)
+        self.token = self._choose(scores, self.spoken.shape[1])
         self.spoken = torch.cat([self.spoken, self.token.unsqueeze(1)], 1)
-        logprobs = logits.gather(1, self.token.unsqueeze(1)).squeeze(1).float() - normaliser
+        logprobs = scores.gather(1, self.token.unsqueeze(1)).squeeze(1)
         return [Said(*each) for each in zip(self.rows, self.token.tolist(), logprobs.tolist(), strict=True)]
 
     def _at_reach(self) -> bool:

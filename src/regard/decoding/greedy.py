@@ -18,7 +18,7 @@ from regard.decoding.config import DecodingConfig
 from regard.decoding.constraints import Constraints
 from regard.decoding.finished import Finished
 from regard.decoding.protocol import Model, StateT
-from regard.decoding.vocabulary import largest, log_normaliser, own
+from regard.decoding.vocabulary import largest, own, to_logprobs
 
 Choice = Callable[[Tensor, Tensor, int], Tensor]
 """(logits (N, V), rows (N,), t) → the next token of each row (N,); `rows`: which rows of the first step these are."""
@@ -61,11 +61,10 @@ def follow(
     logprobs = torch.empty(source.shape[0], 0, device=source.device)  # (N, t)
     for length in range(1, config.max_length + 1):
         logits, state = model.step(token, state)
-        logits = own(logits)
-        normaliser = log_normaliser(logits)
-        constraints.apply(logits, said, source)
-        token = choose(logits, rows, length - 1)
-        logprob = logits.gather(1, token.unsqueeze(1)).squeeze(1).float() - normaliser
+        scores = to_logprobs(own(logits))
+        constraints.apply(scores, said, source)
+        token = choose(scores, rows, length - 1)
+        logprob = scores.gather(1, token.unsqueeze(1)).squeeze(1)
         said = torch.cat([said, token.unsqueeze(1)], 1)
         logprobs = torch.cat([logprobs, logprob.unsqueeze(1)], 1)
         possible = logprob > -math.inf

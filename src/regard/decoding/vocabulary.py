@@ -1,4 +1,4 @@
-"""What must be read of every logit, in as few passes as possible: the normaliser and the few largest.
+"""What must be read of every logit, in as few passes as possible: how probable each is, and the few largest.
 
 N rows  V vocabulary  k largest wanted
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_ROWS = 16  # rows normalised at a time: what they need beside the logits stays in the processor's cache
 _FEW_ROWS = 4  # up to so many, the largest of each is found in one pass
 _BLOCK = 64  # neighbouring logits of which only the largest is looked at first
 
@@ -18,14 +17,11 @@ def own(logits: Tensor) -> Tensor:
     return logits if logits.is_inference() else logits.clone()
 
 
-def log_normaliser(logits: Tensor) -> Tensor:
-    """log Σ_v exp(logits_v), so that log p = logits − it. (N, V) → (N,).
-
-    max(logits) − max(log_softmax(logits)): torch's log-softmax is one fused pass and faster than its logsumexp.
-    """
-    if len(logits) > _ROWS:
-        return torch.cat([log_normaliser(rows) for rows in logits.split(_ROWS)])
-    return logits.amax(-1).float() - logits.log_softmax(-1, torch.float32).amax(-1)
+def to_logprobs(logits: Tensor) -> Tensor:
+    """log p = logits − log Σ_v exp(logits_v): (N, V) → (N, V), in float32; logits of that precision are overwritten."""
+    if logits.dtype != torch.float32:
+        return logits.log_softmax(-1, torch.float32)
+    return torch.log_softmax(logits, -1, out=logits)
 
 
 def largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -31,6 +31,7 @@ from regard.attention.short import REGISTER
 from regard.errors import RegardError
 from regard.layers.blocks import Block, Stack
 from regard.layers.feed_forward import FeedForward, bend
+from regard.layers.packed import Packed
 from regard.layers.wiring import NormFirst, NormLast
 
 FEW_HEADS = 64  # rows · heads up to which torch's fused attention is faster than batched products
@@ -54,32 +55,35 @@ class Steps:
     length: int = 0  # positions so far
     branched: bool = False  # whether a row may have entries beside it that are not its past
     missing: Tensor | None = None  # (N,) entries at the beginning that are nobody's: rows of a shorter beginning
-    scratch: Tensor | None = None  # room for what is made of a step
+    packed: Packed | None = None  # the last product's weights, from the second row on
 
     def step(self, x: Tensor) -> Tensor:
         """The next position of every row: x (N, M) → (N, M)"""
         if recorded():
             raise RegardError("this state keeps no weights; begin recording before model.start(memory)")
         self._make_room()
+        now, past, mine = self._views()
+        memory = () if self.memory is None else self.memory.unbind(0)
         for number, layer in enumerate(self.layers):
-            x = layer.around_attention.leave(x, self._look_back(number, layer, layer.around_attention.enter(x)))
+            query = self._write(layer, layer.around_attention.enter(x), now[number])
+            found = self._attend(query, past[2 * number], past[2 * number + 1], mine)
+            x = layer.around_attention.leave(x, layer.output(found))
             if layer.cross is not None and layer.around_cross is not None:
-                x = layer.around_cross.leave(x, self._look_aside(number, layer, layer.around_cross.enter(x)))
+                query = layer.cross.query(layer.around_cross.enter(x)).view(query.shape)
+                found = self._attend(query, memory[2 * number], memory[2 * number + 1], self.beyond)
+                x = layer.around_cross.leave(x, layer.cross.output(found))
             x = layer.around_feed_forward.leave(x, layer.feed_forward(layer.around_feed_forward.enter(x)))
         self.entries += self.beams
         self.length += 1
         return self.final(x)
 
     def output(self, x: Tensor, linear: nn.Linear) -> Tensor:
-        """linear(x) (N, V) in room that is used again: good until the next step."""
-        rows = x.shape[0]
-        if self.scratch is None or self.scratch.shape[0] < rows:
-            self.scratch = x.new_empty(rows, linear.out_features)
-        room = self.scratch[:rows]
-        bias: Tensor | None = linear.bias
-        if bias is None:
-            return torch.mm(x, linear.weight.T, out=room)
-        return torch.addmm(bias, x, linear.weight.T, out=room)
+        """linear(x) (N, V)"""
+        if len(x) == 1:
+            return F.linear(x, linear.weight, linear.bias)
+        if self.packed is None:
+            self.packed = Packed(linear)
+        return self.packed(x)
 
     def _make_room(self) -> None:
         """An entry for each row of this step, which is its own; what is not filled yet is zero and nobody's."""
@@ -90,32 +94,33 @@ class Steps:
             self.mine = F.pad(self.mine, (0, more), value=-torch.inf)
         self.mine[..., self.entries : after].diagonal(dim1=-2, dim2=-1).fill_(0)
 
-    def _look_back(self, number: int, layer: _Layer, x: Tensor) -> Tensor:
-        """Attention over each row's own past and itself."""
-        sentences, heads, after = x.shape[0] // self.beams, layer.heads, self.entries + self.beams
-        projected = F.linear(x, layer.weight, layer.bias).view(sentences, self.beams, 3, heads, -1)
+    def _views(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], Tensor | None]:
+        """Where each block writes, L of (2, A, H, beams, D); what it looks at, 2 L of (A, H, E, D); and whose that is.
+
+        Batched products take whole registers of entries, of which the mask leaves out those that are not filled.
+        """
+        after = self.entries + self.beams
+        now = self.past[:, :, :, self.entries : after].unflatten(0, (-1, 2)).unbind(0)
+        seen = after if self._few else -(-after // REGISTER) * REGISTER
+        masked = self.branched or not self._few
+        return now, self.past[:, :, :, :seen].unbind(0), self.mine[..., :seen] if masked else None
+
+    @property
+    def _few(self) -> bool:
+        return self.past.shape[1] * self.past.shape[2] <= FEW_HEADS
+
+    def _write(self, layer: _Layer, x: Tensor, now: Tensor) -> Tensor:
+        """Keys and values of this position to where it stands; its queries (A, beams, H, D) are returned."""
+        projected = layer.projections(x).view(-1, self.beams, 3, layer.heads, now.shape[-1])
         if layer.rotary is not None:
             projected[:, :, :2] = layer.rotary.on_step(projected[:, :, :2], self.length)
-        past = self.past[2 * number : 2 * number + 2]  # (2, A, H, E, D)
-        past[:, :, :, self.entries : after] = projected[:, :, 1:].permute(2, 0, 3, 1, 4)
-        if sentences * heads <= FEW_HEADS:
-            keys, values = past[:, :, :, :after].unbind(0)
-            found = _fused(projected[:, :, 0], keys, values, self.mine[..., :after] if self.branched else None)
-        else:
-            filled = -(-after // REGISTER) * REGISTER
-            keys, values = past[:, :, :, :filled].unbind(0)
-            found = _batched(projected[:, :, 0], keys, values, self.mine[..., :filled])
-        return layer.output(found.view(x.shape[0], -1))
+        now.copy_(projected[:, :, 1:].permute(2, 0, 3, 1, 4))
+        return projected[:, :, 0]
 
-    def _look_aside(self, number: int, layer: _Layer, x: Tensor) -> Tensor:
-        """Attention over the memory: all beams of a sentence at once."""
-        assert self.memory is not None
-        assert layer.cross is not None
-        keys, values = self.memory[2 * number : 2 * number + 2].unbind(0)  # (A, H, S, D)
-        sentences, heads = keys.shape[:2]
-        query = F.linear(x, layer.cross.weight, layer.cross.bias).view(sentences, self.beams, heads, -1)
-        attend = _fused if sentences * heads <= FEW_HEADS else _batched
-        return layer.cross.output(attend(query, keys, values, self.beyond).view(x.shape[0], -1))
+    def _attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+        """All beams of a sentence at once: query (A, beams, H, D), keys and values (A, H, K, D) → (N, M)"""
+        attend = _fused if self._few else _batched
+        return attend(query, keys, values, mask).view(len(query) * self.beams, -1)
 
     def reorder(self, rows: Tensor) -> Steps:
         """These rows, in this order. While every sentence keeps its beams, only the mask changes."""
@@ -163,7 +168,7 @@ def steps_of(stack: Stack, *, rows: int, memory: Tensor | None = None, lengths: 
     if lengths is not None and not bool(lengths.all()):  # nothing to look at: the weights are zeros there
         return None
     layers = [_Layer.of(block) for block in blocks]
-    like, heads = layers[0].weight, layers[0].heads
+    like, heads = cast(MultiHead, blocks[0].attention).key.weight, layers[0].heads
     remembered = beyond = None
     if memory is not None:
         fill = -memory.shape[1] % REGISTER
@@ -237,8 +242,7 @@ def _is_plain(block: Block) -> bool:
 
 @dataclass(frozen=True)
 class _Cross:
-    weight: Tensor
-    bias: Tensor | None
+    query: Map
     output: Map
 
 
@@ -247,8 +251,7 @@ class _Layer:
     """The parts of a block, with one product for query, key and value, and 1/√D within the query's weights."""
 
     heads: int
-    weight: Tensor  # (3 M, M)
-    bias: Tensor | None
+    projections: Map  # (N, M) → (N, 3 M)
     rotary: Rotary | None
     output: Map
     cross: _Cross | None
@@ -262,13 +265,12 @@ class _Layer:
         attention = cast(MultiHead, block.attention)
         weight, bias = _scaled(attention)
         biases = None if bias is None else torch.cat([bias, attention.key.bias, attention.value.bias])
-        cross = None if block.cross is None else _Cross(*_scaled(block.cross), _linear(block.cross.output))
+        cross = None if block.cross is None else _Cross(_linear(*_scaled(block.cross)), _linear_of(block.cross.output))
         return _Layer(
             heads=attention.heads,
-            weight=torch.cat([weight, attention.key.weight, attention.value.weight]),
-            bias=biases,
+            projections=_linear(torch.cat([weight, attention.key.weight, attention.value.weight]), biases),
             rotary=attention.position if isinstance(attention.position, Rotary) else None,
-            output=_linear(attention.output),
+            output=_linear_of(attention.output),
             cross=cross,
             feed_forward=_feed_forward(cast(FeedForward, block.feed_forward)),
             around_attention=_Around(block.around_attention),
@@ -301,16 +303,23 @@ def _scaled(attention: MultiHead) -> tuple[Tensor, Tensor | None]:
     return linear.weight * scale, None if linear.bias is None else linear.bias * scale
 
 
-def _linear(linear: nn.Linear) -> Map:
-    weight, bias = linear.weight, linear.bias
-    return lambda x: F.linear(x, weight, bias)
+def _linear(weight: Tensor, bias: Tensor | None) -> Map:
+    """As torch's linear: with the weights transposed once, and not at each call."""
+    matrix = weight.T
+    if bias is None:
+        return lambda x: torch.mm(x, matrix)
+    return lambda x: torch.addmm(bias, x, matrix)
+
+
+def _linear_of(linear: nn.Linear) -> Map:
+    return _linear(linear.weight, linear.bias)
 
 
 def _feed_forward(part: FeedForward) -> Map:
-    inner, outer, activation = _linear(part.inner), _linear(part.outer), part.activation
+    inner, outer, activation = _linear_of(part.inner), _linear_of(part.outer), part.activation
     if part.gate is None:
         return lambda x: outer(bend(inner(x), activation))
-    gate = _linear(part.gate)
+    gate = _linear_of(part.gate)
     return lambda x: outer(F.silu(gate(x)) * inner(x))
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.data.batches import SourceBatch, source_batches
 from regard.data.tokenizers import Tokenizers
-from regard.decoding import DecodingConfig, Hypothesis, align, search, unknown_sources
+from regard.decoding import DecodingConfig, Hypothesis, align, search, side_by_side, unknown_sources
 from regard.tasks.answers import NOTHING, Answer, fill_in, source_words, word_alignment, worth_asking
 from regard.tasks.r_drop import r_drop_loss
 from regard.tasks.scores import Score, bleu, lexicon_scores, text_scores
@@ -66,17 +66,24 @@ class Translate:
         sources = self.tokenizers.source.encode(list(texts))
         asked = worth_asking(texts, sources)
         starts = self.tokenizers.target.encode(list(prefix)) if prefix is not None else [[] for _ in texts]
-        answers: list[list[Answer]] = [[NOTHING] for _ in texts]
         device = next(model.parameters()).device
-        for batch in self._batches([sources[row] for row in asked], decoding.batch_tokens):
+
+        def work(batch: SourceBatch) -> list[list[Answer]]:
             rows = [asked[place] for place in batch.rows]
             source, lengths = batch.source.to(device), batch.source_lengths.to(device)
             found = search(model, source, lengths, config=decoding, prefix=[starts[row] for row in rows])
-            words = None
-            if decoding.replace_unknown:
-                words = self._replacements(model, [texts[row] for row in rows], source, lengths, found)
-            for place, (row, hypotheses) in enumerate(zip(rows, found, strict=True)):
-                answers[row] = self._texts(hypotheses, None if words is None else words[place])
+            if not decoding.replace_unknown:
+                return [self._texts(hypotheses, None) for hypotheses in found]
+            words = self._replacements(model, [texts[row] for row in rows], source, lengths, found)
+            return [self._texts(hypotheses, known) for hypotheses, known in zip(found, words, strict=True)]
+
+        batches = list(self._batches([sources[row] for row in asked], decoding.batch_tokens))
+        watched = decoding.replace_unknown or decoding.coverage_penalty
+        found = map(work, batches) if watched else side_by_side(model, work, batches)
+        answers: list[list[Answer]] = [[NOTHING] for _ in texts]
+        for batch, said in zip(batches, found, strict=True):
+            for place, answer in zip(batch.rows, said, strict=True):
+                answers[asked[place]] = answer
         return answers
 
     def _batches(self, sources: list[list[int]], batch_tokens: int) -> Iterator[SourceBatch]:

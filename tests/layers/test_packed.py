@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from regard.layers import packed
+from regard.layers.packed import Packed
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 2, 5, 64, 130])
+def test_the_product_is_that_of_torch(rows, bias):
+    torch.manual_seed(rows)
+    linear, x = nn.Linear(48, 1000, bias=bias), torch.randn(rows, 48)
+    with torch.inference_mode():
+        assert_close(Packed(linear)(x), linear(x))
+
+
+@pytest.mark.parametrize("why", ["large", "double", "no oneDNN"])
+def test_weights_that_cannot_be_packed_are_used_as_they_are(why, monkeypatch):
+    linear, x = nn.Linear(8, 30), torch.randn(3, 8)
+    if why == "large":
+        monkeypatch.setattr(packed, "LARGEST", 100)
+    elif why == "double":
+        linear, x = linear.double(), x.double()
+    else:
+        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    with torch.inference_mode():
+        product = Packed(linear)
+        assert product.weight is None
+        assert_close(product(x), linear(x), rtol=0, atol=0)
