@@ -53,9 +53,27 @@ def test_a_language_model_tells_its_perplexities_and_fills_gaps(body: Path):
     assert 1 < scores["backward_perplexity"] < 6
     assert {name: score.value for name, score in model.evaluate().items()} == pytest.approx(scores)
     assert model("the happy cat [MASK] on a mat .")[0]["token_str"] == "sat"
-    with pytest.raises(RegardError, match="look shows bert alone"):
-        model.look("the happy cat")
     assert model.shown(model("the sad dog sat [MASK] a mat .")) == ["the sad dog sat on a mat ."]
+
+
+def test_both_directions_are_seen_each_with_its_own_past(body: Path):
+    model = regard.load(body)
+    record = model.look("the happy cat sat")
+    items = record.sides["source"].items
+    names = [f"{way}_layers.{layer}.layers.0.forward" for way in ("forward", "backward") for layer in (0, 1)]
+    assert ([each.name for each in record.maps], record.answer) == (names, None)
+    assert [each.layer for each in record.maps] == [0, 1, 0, 1]
+    for each in record.maps:
+        weights = each.weights[0]
+        assert weights.shape == (len(items), len(items))
+        past = weights.tril() if each.name.startswith("forward") else weights.triu()
+        assert torch.equal(weights, past)
+        assert (weights.diagonal() > 0).all()
+    (only,) = (each for each in model.look("the happy cat sat", layer=1).maps if each.name == names[3])
+    torch.testing.assert_close(only.weights, record.maps[3].weights)
+    assert {each.name for each in model.look("the happy cat sat", layer=0).maps} == {names[0], names[2]}
+    with pytest.raises(RegardError, match="neither direction reads beyond it"):
+        model.look("the [MASK] cat")
 
 
 def test_features_of_a_frozen_language_model_are_enough_to_classify(tmp_path: Path, body: Path):

@@ -100,6 +100,24 @@ def test_a_classifier_learns_from_each_and_a_text_is_read_the_same_in_company(tm
         assert [each["score"] for each in both[0]] == pytest.approx([each["score"] for each in both[1]], abs=1e-5)
 
 
+@pytest.mark.parametrize("name", ["distilbert", "gpt2"])
+def test_each_is_seen_to_look_as_transformers_says(tmp_path: Path, name: str):
+    theirs = save(tmp_path / "body", name)
+    theirs.set_attn_implementation("eager")
+    changes = ["training.steps=1", "training.freeze=all"]
+    model: Any = regard.train(recipe("classify", tmp_path / "body", films(tmp_path), *changes), out=tmp_path / "model")
+    record = model.look(TEXTS[3])
+    (row,) = model.task.reading.frame([TEXTS[3]], [None])
+    with torch.no_grad():
+        attentions = theirs(input_ids=torch.tensor([row.ids]), output_attentions=True).attentions
+    assert {(each.query, each.key) for each in record.maps} == {("source", "source")}
+    for each, expected in zip(record.maps, attentions, strict=True):
+        assert_close(each.weights, expected[0], atol=1e-5, rtol=1e-4)
+    assert record.sides["target"].text in ("True", "False")
+    assert record.saliency["source"].weights.shape == (1, 1, len(row.ids))
+    assert record.answer.places == ((len(row.ids) - 1,) if name == "gpt2" else (0,))
+
+
 @pytest.mark.parametrize("name", ["distilbert", "roberta"])
 def test_words_are_tagged_and_answers_found_from_each(tmp_path: Path, name: str):
     save(tmp_path / "body", name)

@@ -9,7 +9,6 @@ from typing import Any
 from torch import nn
 
 from regard.data.labelled import read_all, read_sets
-from regard.errors import RegardError
 from regard.jobs.base import Model, paths
 from regard.look.reading import capture_reading
 from regard.look.record import Record
@@ -37,17 +36,14 @@ class ReadingModel(Model):
         sight = self._sight(text)
         if reference is not None:
             sight = sight.saying(reference)
-        return self.named(capture_reading(self.module, self.task.reading, sight, only=paths(layer), head=head))
+        only = f"*_layers.{layer}.*" if layer is not None and self.recipe.kind == "elmo" else paths(layer)
+        return self.named(capture_reading(self.module, self.task.reading, sight, only=only, head=head))
 
     def habits(self, texts: Iterable[Any]) -> dict[str, Any]:
         sights = map(self._sight, texts)
         return statistics(capture_reading(self.module, self.task.reading, sight, gradients=False) for sight in sights)
 
     def _sight(self, text: Any) -> Sight:
-        if self.recipe.kind != "bert":
-            raise RegardError(
-                f'{self.path} is of kind = "{self.recipe.kind}"; of models that read, look shows bert alone'
-            )
         sight: Sight = self.task.sight(self.module, text)
         return sight
 

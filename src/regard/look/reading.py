@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.data.text_batches import TextBatch, in_order_of_length
 from regard.look.record import Map, Record, Side
 from regard.look.seen import answered, maps_of, saliency, watched
+from regard.models.elmo import Elmo
 from regard.tasks.reading import Reading, Sight
 
 
@@ -25,7 +26,7 @@ def capture_reading(
     (row,) = in_order_of_length([sight.row], batch_tokens=1, special=reading.framing.special)
     batch = row.to(device)
     logits, seen = watched(module, lambda: sight.logits(batch)[0], only=only, head=head)
-    maps = maps_of(module, seen, head=head)
+    maps = maps_of(module, seen, head=head, looks=lambda _path: ("source", "source"), turned=Elmo.BACKWARD)
     sides = {"source": Side(tuple(reading.tokenizer.pieces(list(sight.row.ids))), text=sight.text)}
     if not sight.names:
         return Record(title=sight.text, sides=sides, maps=maps)

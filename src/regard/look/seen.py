@@ -30,18 +30,28 @@ def watched(module: Any, run: Callable[[], Tensor], *, only: str, head: int | No
     return found, seen
 
 
-def maps_of(module: Any, seen: Recorder, *, head: int | None, inputs: tuple[str, ...] | None = None) -> tuple[Map, ...]:
+def maps_of(
+    module: Any,
+    seen: Recorder,
+    *,
+    head: int | None,
+    inputs: tuple[str, ...] | None = None,
+    looks: Callable[[str], tuple[str, str]] | None = None,
+    turned: str = "",
+) -> tuple[Map, ...]:
     """One map for each attention, and for each layer and direction of a recurrent part.
 
-    `inputs` are what stood in the positions of causal maps. The queries and keys behind the scores are kept as far as
-    `MOST_VECTORS` goes, those of the alignment first.
+    `inputs` are what stood in the positions of causal maps; `looks` says from which side a path looks at which, as the
+    module itself unless given; paths with the part `turned` in them read from the end to the beginning. The queries
+    and keys behind the scores are kept as far as `MOST_VECTORS` goes, those of the alignment first.
     """
     vectors = _vectors(seen, module.alignment)
     maps = []
     for path in seen:
-        query, key = module.looks(path)
+        query, key = (looks or module.looks)(path)
         # a decoder that goes step by step delivers row by row
         weights = torch.cat([each.to_dense() if each.is_sparse else each for each in seen.calls(path)], 2)
+        weights = weights.flip(2, 3) if turned and turned in path.split(".") else weights
         gates = isinstance(module.get_submodule(path.rpartition(".")[0]), nn.RNNBase)
         maps.append(
             Map(
@@ -127,4 +137,4 @@ def _vectors(seen: Recorder, first: str) -> dict[str, tuple[Tensor, Tensor]]:
 
 def _layer(path: str) -> int | None:
     numbers = [int(part) for part in path.split(".") if part.isdigit()]
-    return numbers[-1] if numbers else None
+    return numbers[0] if numbers else None

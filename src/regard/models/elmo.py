@@ -58,6 +58,7 @@ class Elmo(nn.Module):
     """tokens (B, L) → features (B, L, 2 M). As language models, `both_ways` gives each direction's last layer."""
 
     alignment = ""
+    BACKWARD = "backward_layers"
 
     def __init__(self, config: ElmoConfig, *, vocabulary: int) -> None:
         super().__init__()

@@ -77,10 +77,6 @@ class Headed(nn.Module):
         self.output = Linear(encoder.width, classes)
         start_normal(self.output)
 
-    def looks(self, path: str) -> tuple[str, str]:
-        """Which side the attention at `path` looks from, and at which."""
-        return self.encoder.looks(path)
-
     def forward(self, tokens: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """tokens (B, L) padded at the end, segments (B, L) from 0 on, where the body tells them apart."""
         lengths = row_lengths(tokens, lengths, pad=self.encoder.special.pad)

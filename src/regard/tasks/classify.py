@@ -70,7 +70,7 @@ class Classify:
             first if second is None else f"{first} | {second}",
             lambda batch: model(batch.tokens, batch.lengths, batch.segments).unsqueeze(1),
             names=[self.labels],
-            places=() if model.pooling == "mean" else (0,),
+            places={"mean": (), "last": (len(row.ids) - 1,)}.get(model.pooling, (0,)),
             said=lambda chosen: self.labels[chosen[0]],
         )
 

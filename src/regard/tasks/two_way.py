@@ -18,7 +18,7 @@ from regard.data.framing import IGNORED, Framed
 from regard.data.text_batches import TextBatch
 from regard.errors import RegardError
 from regard.tasks.fill import MASK, likeliest
-from regard.tasks.reading import Reading
+from regard.tasks.reading import Reading, Sight
 from regard.tasks.scores import Score
 from regard.tasks.vocabulary_loss import vocabulary_loss
 
@@ -63,6 +63,14 @@ class TwoWay:
     def answer(self, model: Any, asked: Sequence[str | Sequence[str]]) -> list[list[dict[str, Any]]]:
         """For the one mask in each text, the tokens that are likeliest by the product of both directions."""
         return [self._fill(model, text if isinstance(text, str) else " ".join(text)) for text in asked]
+
+    def sight(self, model: Any, asked: str | Sequence[str]) -> Sight:
+        """What both directions read of a text; they choose nothing."""
+        text = asked if isinstance(asked, str) else " ".join(asked)
+        if MASK in text:
+            raise RegardError(f"{text!r} has a {MASK}, and neither direction reads beyond it; look without it")
+        (row,) = self.reading.frame([text], [None])
+        return Sight(row, text, lambda batch: model(batch.tokens, batch.lengths)[:, :0])
 
     @staticmethod
     def shown(answer: Sequence[Mapping[str, Any]]) -> list[str]:
