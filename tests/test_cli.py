@@ -345,6 +345,21 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize("runtime", ["ctranslate2", "torch"])
+def test_a_pipe_that_stays_open_is_answered_as_it_goes(runtime):
+    model = reversing("transformer")
+    command = [sys.executable, "-m", "regard.cli", "run", str(model.path), "--runtime", runtime]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        for text in ("abc", "de", "edcba"):
+            process.stdin.write(f"{text}\n".encode())
+            process.stdin.flush()
+            assert process.stdout.readline().decode() == f"{model(text)}\n"
+        process.stdin.write("ab\né".encode("latin-1"))
+        process.stdin.close()
+        assert process.stdout.readline().decode() == f"{model('ab')}\n"
+    assert process.returncode == 2
+
+
 # scoring
 
 

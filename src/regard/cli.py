@@ -7,7 +7,6 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
@@ -152,6 +151,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Answer texts: one line in, one line out, in order; or go on from them, if the model writes."""
+    from regard.arriving import arriving
     from regard.runner import Question
     from regard.runner import run as run_model
 
@@ -167,7 +167,9 @@ def run(
         as_json=as_json,
         at_once=not text and sys.stdin.isatty(),  # someone who types wants an answer to each line
     )
-    run_model(model, text or _lines(), question, runtime=runtime, compute_type=compute_type)
+    run_model(
+        model, [text] if text else arriving(sys.stdin.buffer), question, runtime=runtime, compute_type=compute_type
+    )
 
 
 @app.command()
@@ -333,18 +335,6 @@ def _print_scores(scores: dict[str, float], signatures: dict[str, str]) -> None:
     width = max(12, *map(len, scores))
     for name, value in scores.items():
         print(f"{name:{width}} {value:8.2f}   {signatures.get(name, '')}".rstrip())
-
-
-def _lines() -> Iterator[str]:
-    """Standard input; only a line feed ends a line, so that one line in stays one line out."""
-    for number, raw in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError:
-            raise RegardError(
-                f"line {number} of standard input is not UTF-8; "
-                "convert it, if it is Latin-1 with: iconv -f latin1 -t utf-8"
-            ) from None
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,24 +49,39 @@ class Chosen:
 
 
 def run(
-    directory: Path, texts: Iterable[str], question: Question, *, runtime: RuntimeName, compute_type: ComputeType
+    directory: Path,
+    groups: Iterable[Iterable[str]],
+    question: Question,
+    *,
+    runtime: RuntimeName,
+    compute_type: ComputeType,
 ) -> None:
-    """Answer the texts and print the answers, in order; a model that writes goes on from them."""
+    """Answer texts and print the answers, in order; a model that writes goes on from them.
+
+    The texts of a group may be answered together; the next group may be yet to come.
+    """
     task = read_recipe(directory).get("task")
     if task == "write":
         from regard.prompter import go_on
 
         _refuse_for_writing(question, runtime=runtime, compute_type=compute_type)
-        go_on(directory, texts, changes=question.changes, stop=question.stop, as_json=question.as_json)
+        go_on(
+            directory,
+            chain.from_iterable(groups),
+            changes=question.changes,
+            stop=question.stop,
+            as_json=question.as_json,
+        )
         return
     if question.stop:
         raise RegardError('--stop is for models of task = "write"; leave it out')
     if task not in PAIRS:
-        _run_reader(directory, texts, question)
+        _run_reader(directory, groups, question)
         return
     chosen = choose(directory, question, runtime=runtime, compute_type=compute_type)
-    for line, answers in chosen.stream(texts, 1 if question.at_once else CHUNK):
-        _print(line, answers, chosen.tokenizers, question)
+    for group in groups:
+        for line, answers in chosen.stream(group, 1 if question.at_once else CHUNK):
+            _print(line, answers, chosen.tokenizers, question)
 
 
 def _refuse_for_writing(question: Question, *, runtime: RuntimeName, compute_type: ComputeType) -> None:
@@ -81,7 +96,7 @@ def _refuse_for_writing(question: Question, *, runtime: RuntimeName, compute_typ
         raise RegardError(f"{option} is for models of pairs, and this one writes; leave it out")
 
 
-def _run_reader(directory: Path, texts: Iterable[str], question: Question) -> None:
+def _run_reader(directory: Path, groups: Iterable[Iterable[str]], question: Question) -> None:
     """Models that answer with something other than a text: labels, tags, spans, vectors."""
     from regard.api import load
 
@@ -90,13 +105,14 @@ def _run_reader(directory: Path, texts: Iterable[str], question: Question) -> No
     model = load(directory)
     if unused:
         raise RegardError(f'{directory} is for task = "{model.recipe.task}", to which --{unused[0]} says nothing')
-    remaining = iter(texts)
-    while lines := list(islice(remaining, 1 if question.at_once else CHUNK)):
-        for line, answer in zip(lines, model([model.read(line) for line in lines]), strict=True):
-            if question.as_json:
-                print(json.dumps({"input": line, "answers": answer}, ensure_ascii=False), flush=True)
-            else:
-                print(*model.shown(answer), sep="\n", flush=True)
+    for texts in groups:
+        remaining = iter(texts)
+        while lines := list(islice(remaining, 1 if question.at_once else CHUNK)):
+            for line, answer in zip(lines, model([model.read(line) for line in lines]), strict=True):
+                if question.as_json:
+                    print(json.dumps({"input": line, "answers": answer}, ensure_ascii=False), flush=True)
+                else:
+                    print(*model.shown(answer), sep="\n", flush=True)
 
 
 def choose(directory: Path, question: Question, *, runtime: RuntimeName, compute_type: ComputeType) -> Chosen:
