@@ -126,3 +126,12 @@ def test_auto_takes_a_larger_size_for_more_data(tmp_path: Path):
 def test_differences_name_keys_and_values():
     one, other = (recipes.parse(GOOD, where="x", changes=[f"training.steps={n}", f"training.seed={n}"]) for n in (3, 4))
     assert recipes.differences(one, other, except_for=("training.steps",)) == ["training.seed: 3 → 4"]
+
+
+@pytest.mark.parametrize(
+    ("task", "given", "expected"), [("translate", "", 0.1), ("write", "", 0.0), ("write", "label_smoothing = 0.2", 0.2)]
+)
+def test_labels_are_smoothed_by_default_for_pairs_alone(task: str, given: str, expected: float):
+    kind = "transformer" if task == "translate" else "gpt"
+    text = f'task = "{task}"\n[data]\ntrain = "x"\n[model]\nkind = "{kind}"\n'
+    assert recipes.parse(f"{text}[training]\n{given}", where="test").training.label_smoothing == expected

@@ -43,6 +43,8 @@ DATA: dict[str, type[BaseModel]] = {
     "fill": DocumentsData,
 }
 
+SMOOTHED = ("translate", "transcribe")
+
 
 class Recipe(BaseModel):
     """task, [data], [tokenizer], [model], [training], [decoding]."""
@@ -53,7 +55,7 @@ class Recipe(BaseModel):
     data: Any = Field(default_factory=dict, validate_default=True)  # the class that DATA has for the task
     tokenizer: TokenizerConfig = Field(default_factory=TokenizerConfig)
     model: SerializeAsAny[BaseModel]
-    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    training: TrainingConfig = Field(default_factory=dict, validate_default=True)
     decoding: DecodingConfig = Field(default_factory=DecodingConfig)
 
     @field_validator("data", mode="before")
@@ -62,6 +64,14 @@ class Recipe(BaseModel):
         if not isinstance(value, Mapping) or "task" not in found.data:
             return value
         return DATA[found.data["task"]].model_validate(value)
+
+    @field_validator("training", mode="before")
+    @classmethod
+    def _smoothed_by_task(cls, value: Any, found: ValidationInfo) -> Any:
+        """Smoothed labels are the default where answers are searched for, and not where a probability is the answer."""
+        if not isinstance(value, Mapping) or found.data.get("task") in SMOOTHED:
+            return value
+        return {"label_smoothing": 0.0, **value}
 
     @field_validator("model", mode="before")
     @classmethod

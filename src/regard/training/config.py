@@ -28,7 +28,9 @@ class TrainingConfig(BaseModel):
     epsilon: float = Field(1e-9, gt=0, description="added to the square root that divides the gradient's mean")
     weight_decay: float = Field(0.0, ge=0, description="on matrices only: not on biases, norms or embeddings")
     clip: float = Field(1.0, ge=0, description="longest gradient, by its norm; 0 lets any pass")
-    label_smoothing: Share = Field(0.1, description="share of the target's probability given to all tokens alike")
+    label_smoothing: Share = Field(
+        0.1, description="share of the target's probability given to all tokens alike; 0 unless given, if not for pairs"
+    )
     r_drop: float = Field(0.0, ge=0, description="weight of the divergence between two passes with different dropout")
     freeze: Annotated[int, Field(ge=0)] | Literal["all"] = Field(
         0, description='of a body: the embeddings and so many layers, or "all" of them, do not learn; "all" of an elmo'
