@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from rich.console import Console
 from torch import nn
@@ -13,6 +13,7 @@ from torch import nn
 from regard.look.record import Record
 from regard.models import Form
 from regard.recipes import Recipe
+from regard.tasks.answers import Answer
 from regard.tasks.scores import Score
 from regard.training.run import Objective, Stream, Task
 
@@ -67,6 +68,24 @@ class Model:
         """What `evaluate` takes unless other data is given."""
         data = self.recipe.data
         return "data.test" if data.test else "data.valid" if data.valid else "what was held out of data.train"
+
+
+class Answering(Model):
+    """A model that answers a text with texts."""
+
+    @overload
+    def __call__(self, text: str) -> str: ...
+    @overload
+    def __call__(self, text: list[str]) -> list[str]: ...
+    def __call__(self, text: str | list[str]) -> str | list[str]:
+        """The best answer; a list gives a list."""
+        if isinstance(text, str):
+            return self.answers([text])[0][0].text
+        return [found[0].text for found in self.answers(text)]
+
+    def answers(self, texts: Sequence[str]) -> list[list[Answer]]:
+        """The answers to each text, best first, with their scores."""
+        raise NotImplementedError
 
 
 def paths(layer: int | None) -> str:

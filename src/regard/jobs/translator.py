@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from regard import recipes
 from regard.data.examples import DataConfig, Examples, open_examples, open_splits, references
 from regard.decoding.config import DecodingConfig, changed
 from regard.errors import RegardError
-from regard.jobs.base import Model, paths
+from regard.jobs.base import Answering, Model, paths
 from regard.look.capture import capture
 from regard.look.record import Record
 from regard.look.statistics import statistics
@@ -28,22 +28,12 @@ from regard.tasks.translate import Translate
 Pairs = str | Path | Mapping[str, str] | None  # a file, {"source": file, "target": file}, or what the recipe names
 
 
-class Translator(Model):
+class Translator(Answering):
     """A trained model with its tokenizers: call it with a text, or with a list of them."""
 
     def __init__(self, path: Path, recipe: Recipe, module: nn.Module, task: Translate, report: dict[str, Any]) -> None:
         super().__init__(path, recipe, module, report)
         self.task = task
-
-    @overload
-    def __call__(self, text: str) -> str: ...
-    @overload
-    def __call__(self, text: list[str]) -> list[str]: ...
-    def __call__(self, text: str | list[str]) -> str | list[str]:
-        """One answer; a list gives a list."""
-        if isinstance(text, str):
-            return self.answers([text])[0][0].text
-        return [found[0].text for found in self.answers(text)]
 
     def answers(
         self, texts: Sequence[str], *, decoding: DecodingConfig | None = None, prefix: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from torch import nn
 
@@ -14,7 +14,7 @@ from regard.data.text import TextConfig, open_text, open_texts
 from regard.data.tokens import tokenise
 from regard.decoding.config import DecodingConfig, changed
 from regard.errors import RegardError
-from regard.jobs.base import Model, paths
+from regard.jobs.base import Answering, Model, paths
 from regard.look.record import Record
 from regard.look.statistics import statistics
 from regard.look.writing import capture_writing, shortened
@@ -28,22 +28,12 @@ LOOKED_AT = 40  # tokens that are written to be looked at
 SAMPLING = ("sample", "temperature", "top_k", "top_p")
 
 
-class Writer(Model):
+class Writer(Answering):
     """A trained model with its tokenizer: call it with the beginning of a text, or with a list of them."""
 
     def __init__(self, path: Path, recipe: Recipe, module: nn.Module, task: Write, report: dict[str, Any]) -> None:
         super().__init__(path, recipe, module, report)
         self.task = task
-
-    @overload
-    def __call__(self, text: str) -> str: ...
-    @overload
-    def __call__(self, text: list[str]) -> list[str]: ...
-    def __call__(self, text: str | list[str]) -> str | list[str]:
-        """What follows the text; a list gives a list."""
-        if isinstance(text, str):
-            return self.answers([text])[0][0].text
-        return [found[0].text for found in self.answers(text)]
 
     def write(self, prompt: str = "", *, samples: int = 1, stop: Stop = (), **changes: Any) -> list[str]:
         """Several continuations of a prompt, drawn at once; `changes` are keys of [decoding], such as temperature."""
