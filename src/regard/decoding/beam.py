@@ -152,7 +152,8 @@ class Beams:
         self.place, self.token, self.sums = rank.take(chosen), token.take(chosen), total.take(chosen)
         self.said = torch.cat([self.said[rows], self.token.unsqueeze(1)], 1)
         self.logprobs = torch.cat([self.logprobs[rows], logprob.take(chosen).unsqueeze(1)], 1)
-        self.source, self.best, self.count = self.source[left], self.best[left], self.count[left]
+        if not left.all():
+            self.source, self.best, self.count = self.source[left], self.best[left], self.count[left]
         if self.coverage is not None:
             self.coverage.reorder(rows)
         return rows
