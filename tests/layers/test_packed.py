@@ -13,19 +13,22 @@ from regard.layers.packed import Packed
 @pytest.mark.parametrize("rows", [1, 2, 5, 64, 130])
 def test_the_product_is_that_of_torch(rows, bias):
     torch.manual_seed(rows)
-    linear, x = nn.Linear(48, 1000, bias=bias), torch.randn(rows, 48)
+    linear, x = nn.Linear(256, 1030, bias=bias), torch.randn(rows, 256)
     with torch.inference_mode():
-        assert_close(Packed(linear)(x), linear(x))
+        product = Packed(linear)
+        assert (product.weight is not None) == torch.backends.mkldnn.is_available()
+        assert_close(product(x), linear(x), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("why", ["large", "double", "no oneDNN"])
+@pytest.mark.parametrize("why", ["few", "many", "double", "no oneDNN"])
 def test_weights_that_cannot_be_packed_are_used_as_they_are(why, monkeypatch):
     linear, x = nn.Linear(8, 30), torch.randn(3, 8)
-    if why == "large":
-        monkeypatch.setattr(packed, "LARGEST", 100)
+    monkeypatch.setattr(packed, "FEWEST", 1000 if why == "few" else 1)
+    if why == "many":
+        monkeypatch.setattr(packed, "MOST", 100)
     elif why == "double":
         linear, x = linear.double(), x.double()
-    else:
+    elif why == "no oneDNN":
         monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     with torch.inference_mode():
         product = Packed(linear)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-LARGEST = 1 << 22  # weights up to which packing is soon worth its time
+FEWEST, MOST = 1 << 18, 1 << 22  # weights between which packing is soon worth its time
 
 
 class Packed:
@@ -19,7 +19,7 @@ class Packed:
     def __init__(self, linear: nn.Linear) -> None:
         self.linear = linear
         weight = linear.weight
-        fits = weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.numel() <= LARGEST
+        fits = weight.device.type == "cpu" and weight.dtype == torch.float32 and FEWEST <= weight.numel() <= MOST
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight) if fits and _has_onednn() else None
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ from regard.layers.feed_forward import FeedForward, bend
 from regard.layers.packed import Packed
 from regard.layers.wiring import NormFirst, NormLast
 
-FEW_HEADS = 64  # rows · heads up to which torch's fused attention is faster than batched products
+FEW_HEADS = 32  # rows · heads up to which torch's fused attention is faster than batched products
 
 Map = Callable[[Tensor], Tensor]
 
