@@ -34,6 +34,7 @@ ROOMS = [
     "demo",
     "viewer",
     "prompter",
+    "arriving",
     "runner",
     "speed",
     "cli",
