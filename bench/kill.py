@@ -48,7 +48,7 @@ def _kill_often(command: list[str], out: Path, options: argparse.Namespace, seco
     while kills < options.kills and not (out / "report.json").exists():
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            process.wait(generator.uniform(0, max(seconds / 4, 5.0)))
+            process.wait(generator.uniform(0, max(seconds / 6, 5.0)))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
