@@ -82,22 +82,22 @@ def keep_top_k(logits: Tensor, k: int) -> Tensor:
 
 def keep_nucleus(logits: Tensor, p: float) -> Tensor:
     """The fewest most probable tokens that together have at least probability p, −∞ elsewhere. (N, V) → (N, V)."""
-    logprobs = logits.log_softmax(-1)
-    return logits.masked_fill(logprobs < _least_of_nucleus(logprobs, p, width=_FIRST_GUESS), -math.inf)
+    least = _least_of_nucleus(logits, logits.logsumexp(-1, keepdim=True), p, width=_FIRST_GUESS)
+    return logits.masked_fill(logits < least, -math.inf)
 
 
-def _least_of_nucleus(logprobs: Tensor, p: float, *, width: int) -> Tensor:
-    """The smallest log p in the nucleus, (N, 1): the last one before which there is less than p.
+def _least_of_nucleus(logits: Tensor, normaliser: Tensor, p: float, *, width: int) -> Tensor:
+    """The smallest logit in the nucleus, (N, 1): the last one before which there is less than p.
 
     The `width` largest are sorted, and more only in the rows where that was not enough.
     """
-    values = largest(logprobs, min(width, logprobs.shape[1]))[0]
-    mass = values.exp()
+    values = largest(logits, min(width, logits.shape[1]))[0]
+    mass = (values - normaliser).exp()
     inside = mass.cumsum(1) - mass < p
     least = values.gather(1, inside.sum(1, keepdim=True) - 1)
     wider = inside[:, -1].nonzero().squeeze(1)
-    if width < logprobs.shape[1] and len(wider):
-        least[wider] = _least_of_nucleus(logprobs[wider], p, width=4 * width)
+    if width < logits.shape[1] and len(wider):
+        least[wider] = _least_of_nucleus(logits[wider], normaliser[wider], p, width=4 * width)
     return least
 
 
