@@ -14,16 +14,19 @@ def student(tmp_path):
     write_pairs(tmp_path / "nonsense.tsv", [(word, "x") for word in ("abc", "de", "edcb", "aab", "bad", "c")])
     taught = f"data.teacher={json.dumps(str(reversing('transformer').path))}"
     changes = [*QUICK, f"data.train={tmp_path}/nonsense.tsv", "data.hold_out=1", taught]
-    return lambda *more: regard.train(reversing_recipe(tmp_path), out=tmp_path / "out", changes=[*changes, *more])
+    recipe, out = reversing_recipe(tmp_path), tmp_path / "out"
+    return lambda *more, show=False: regard.train(recipe, out=out, changes=[*changes, *more], show=show)
 
 
 def parts(model):
     return sorted((model.path / "checkpoints" / "teacher").glob("*.jsonl"))
 
 
-def test_the_targets_are_what_the_teacher_answers(student, monkeypatch):
+def test_the_targets_are_what_the_teacher_answers(student, monkeypatch, capsys):
     monkeypatch.setattr(teacher, "PART", 3)
-    model = student()
+    model = student(show=True)
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("the teacher")]
+    assert said == ["the teacher answers: 3 pairs", "the teacher answers: 5 pairs"]
     pairs = [json.loads(line) for part in parts(model) for line in part.read_text().splitlines()]
     assert [len(part.read_text().splitlines()) for part in parts(model)] == [3, 2]
     answers = reversing("transformer")([pair["source"] for pair in pairs])

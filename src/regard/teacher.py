@@ -43,7 +43,10 @@ def distil(examples: Examples, *, teacher: Path, folder: Path, console: Console)
             if not path.exists():
                 durable.write_file(path, _lines(chunk, _answers(teacher, chunk)))
             parts.append(str(path))
-            status.update(f"the teacher answers: {number * PART + len(chunk):,} pairs")
+            said = f"the teacher answers: {number * PART + len(chunk):,} pairs"
+            status.update(said)
+            if not console.is_terminal:
+                console.print(said)
     return replace(examples, entries=tuple(parts), columns=Columns(), held_out=None)
 
 
