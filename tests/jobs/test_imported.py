@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
@@ -75,6 +77,27 @@ def test_a_directory_says_how_it_pools(tmp_path: Path):
     settings.write_text('{"pooling_mode_max_tokens": true}')
     with pytest.raises(RegardError, match="pools by pooling_mode_max_tokens"):
         import_model(tmp_path / "theirs", tmp_path / "other")
+
+
+@pytest.mark.parametrize("way", ["first", "mean"])
+def test_an_embedder_goes_out_as_sentence_transformers_keeps_it(tmp_path: Path, way: str):
+    tiny_bert.save(tmp_path / "theirs")
+    (tmp_path / "theirs" / "1_Pooling").mkdir()
+    ways = {"pooling_mode_cls_token": way == "first", "pooling_mode_mean_tokens": way == "mean"}
+    (tmp_path / "theirs" / "1_Pooling" / "config.json").write_text(json.dumps(ways))
+    (tmp_path / "theirs" / "sentence_bert_config.json").write_text('{"max_seq_length": 20, "do_lower_case": false}')
+    import_model(tmp_path / "theirs", tmp_path / "ours")
+    export_model(tmp_path / "ours", tmp_path / "back")
+
+    def read(*path: str) -> Any:
+        return json.loads(tmp_path.joinpath("back", *path).read_bytes())
+
+    assert read("1_Pooling", "config.json") == {"word_embedding_dimension": 24, **ways}
+    assert read("sentence_bert_config.json")["max_seq_length"] == 20
+    assert [each["type"].rpartition(".")[2] for each in read("modules.json")] == ["Transformer", "Pooling", "Normalize"]
+    assert all(tmp_path.joinpath("back", each["path"]).is_dir() for each in read("modules.json"))
+    again = import_model(tmp_path / "back", tmp_path / "again")
+    assert (again.model.pooling, again.data.max_length) == (way, 20)
 
 
 def test_a_directory_that_is_there_is_not_written_over(there: Path):

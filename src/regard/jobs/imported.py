@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from regard import recipes
 from regard.errors import RegardError
 from regard.interchange.huggingface import Imported, export_directory, import_directory
 from regard.interchange.packages import find_directory
+from regard.interchange.sentence_transformers import WAYS, read_longest, read_pooling, write_pooling
 from regard.jobs.bodies import open_model
 from regard.jobs.stored import LABELS
 from regard.recipes import Recipe
@@ -31,8 +33,8 @@ def import_model(source: str | Path, out: Path) -> Recipe:
         task = came.head.task
         data = {} if task == "answer" else {"max_length": config.maximum - config.offset}
     if task == "embed":
-        config = config.model_copy(update={"pooling": _pooling(directory)})
-        data = {"max_length": config.maximum - config.offset}
+        config = config.model_copy(update={"pooling": read_pooling(directory)})
+        data = {"max_length": min(config.maximum - config.offset, read_longest(directory))}
     recipe = Recipe.model_validate({"task": task, "data": data, "model": config.model_dump()})
     durable.write_directory(_new(out), {})
     if came.head is not None:
@@ -45,34 +47,24 @@ def import_model(source: str | Path, out: Path) -> Recipe:
 
 
 def export_model(directory: Path, out: Path) -> None:
-    """Write a model directory as one that Hugging Face's library reads."""
+    """Write a model directory as Hugging Face's library reads it, and an embedder as sentence-transformers too."""
     if not (directory / "recipe.toml").is_file():
         raise RegardError(f"{directory} is no model directory: it has no recipe.toml; train or import one")
     model = open_model(directory)
     export_directory(
         _new(out), config=model.config, weights=model.weights, tokenizers=model.tokenizers, head=model.head
     )
+    recipe = recipes.load(directory / "recipe.toml")
+    config: Any = recipe.model
+    pooling = getattr(config, "pooling", None) or "mean"
+    if recipe.task == "embed" and pooling in WAYS.values():
+        write_pooling(out, pooling=pooling, width=config.width, longest=recipe.data.max_length)
 
 
 def _new(out: Path) -> Path:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RegardError(f"{out} is there already and not empty; name a directory that is not there yet")
     return out
-
-
-def _pooling(directory: Path) -> str:
-    """How a sentence encoder makes one vector of a text: as a file of its own says, or else by the mean."""
-    try:
-        settings = json.loads((directory / "1_Pooling" / "config.json").read_bytes())
-    except FileNotFoundError:
-        return "mean"
-    except (OSError, ValueError) as error:
-        raise RegardError(f"{directory / '1_Pooling' / 'config.json'} is damaged ({error}); copy it again") from None
-    ways = [key for key, value in settings.items() if key.startswith("pooling_mode") and value is True]
-    known = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first"}
-    if len(ways) != 1 or ways[0] not in known:
-        raise RegardError(f"{directory} pools by {', '.join(ways) or 'nothing'}; regard knows {', '.join(known)}")
-    return known[ways[0]]
 
 
 def _report(came: Imported, *, task: str, kind: str) -> dict[str, Any]:
