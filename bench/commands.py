@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import material, peers
+from bench import material, peers, trained
 from bench.results import Row
 from bench.worker import PeerError, System, Worker, surroundings
 from regard.api import Model, load
@@ -76,11 +76,10 @@ class Written:
         self.path, self.folder = path, folder
         self.versions: dict[str, dict[str, str]] = {}
         tokenizer = self.model.task.tokenizers.source
-        config = self.model.recipe.model.model_dump()
         self.beam = self.model.recipe.decoding.beam
         self._threads = threads
         self._settings = {
-            **{name: config[name] for name in ("layers", "width", "heads", "hidden")},
+            **trained.sizes(self.model),
             "vocabulary": tokenizer.size,
             "tokenizer": str(path / "tokenizer.json"),
             "weights": str(material.write_weights(folder / "weights.npz", self.model.module)),

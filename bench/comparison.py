@@ -18,11 +18,12 @@ Answers = Mapping[str, Sequence[Mapping[str, Any]]]
 
 def chosen(systems: Sequence[System], given: argparse.Namespace) -> list[System]:
     """Ours always, and of the peers those that `--only` names, if it names any."""
-    return [
-        system
-        for system in systems
-        if system.ours or not given.only or any(word.lower() in system.name.lower() for word in given.only)
-    ]
+    return [system for system in systems if system.ours or named(system.name, given)]
+
+
+def named(peer: str, given: argparse.Namespace) -> bool:
+    """Whether `--only` names the peer, if it names any."""
+    return not given.only or any(word.lower() in peer.lower() for word in given.only)
 
 
 def rows(systems: Sequence[System], answers: Answers, figure: Callable[[Mapping[str, Any]], float]) -> list[Row]:

@@ -22,6 +22,7 @@ from bench.alternate import Field, ready
 from bench.comparison import Answers, chosen, conclude, limits, rows
 from bench.cost import TINY, Size
 from bench.results import Table
+from bench.trained import sizes
 from bench.worker import System, scratch
 from regard.api import load
 from regard.data.tokenizers import Tokenizer
@@ -101,9 +102,8 @@ def _model(data: Path, trained: Path | None) -> tuple[nn.Module, Size, Tokenizer
     if trained is None:
         return material.build(TINY), TINY, material.tokenizer(data, TINY)
     found = load(trained)
-    config, shared = found.recipe.model.model_dump(), found.task.tokenizers.source
-    sizes = {name: config[name] for name in ("layers", "width", "heads", "hidden")}
-    return found.module, Size(**sizes, vocabulary=shared.size), shared
+    shared = found.task.tokenizers.source
+    return found.module, Size(**sizes(found), vocabulary=shared.size), shared
 
 
 def _table(

@@ -9,11 +9,14 @@ model with a deep encoder and a shallow decoder, to be compared at equal BLEU.
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from bench import material, options, trained
 from bench.commands import Command, Written, in_turn
-from bench.comparison import conclude
+from bench.comparison import conclude, named
 from bench.results import Table
 from bench.worker import scratch
 from regard.tasks.scores import bleu
@@ -34,7 +37,7 @@ def main(arguments: list[str]) -> None:
         sources, references = sources[:16], references[:16]
     with scratch() as folder:
         written = Written(trained.model_directory(given), Path(folder), threads=given.threads)
-        commands = _commands(written, given.shallow, given.threads)
+        commands = _commands(written, given)
         text = "".join(f"{line}\n" for line in sources)
         ran, notes = in_turn(commands, text, repeats=given.repeats, threads=given.threads)
     table = Table(
@@ -47,16 +50,19 @@ def main(arguments: list[str]) -> None:
     conclude("run", about, given, [table], versions=written.versions, notes=notes)
 
 
-def _commands(written: Written, shallow: Path | None, threads: int) -> list[Command]:
+def _commands(written: Written, given: argparse.Namespace) -> list[Command]:
+    threads = given.threads
+    by_thread = partial(written.ctranslate2, workers=threads, threads=1)
+    peers: dict[str, Callable[[str], Command]] = {
+        "CTranslate2 float32, workers of one thread": by_thread,
+        "CTranslate2 float32, one worker": partial(written.ctranslate2, workers=1, threads=threads),
+        "CTranslate2 int8, workers of one thread": partial(by_thread, precision="int8", judged=False),
+        "transformers": written.transformers,
+    }
     return [
         written.regard(),
-        *([written.regard("regard run, shallow decoder", shallow)] if shallow else []),
-        written.ctranslate2("CTranslate2 float32, workers of one thread", workers=threads, threads=1),
-        written.ctranslate2("CTranslate2 float32, one worker", workers=1, threads=threads),
-        written.ctranslate2(
-            "CTranslate2 int8, workers of one thread", workers=threads, threads=1, precision="int8", judged=False
-        ),
-        written.transformers("transformers"),
+        *([written.regard("regard run, shallow decoder", given.shallow)] if given.shallow else []),
+        *(make(name) for name, make in peers.items() if named(name, given)),
     ]
 
 

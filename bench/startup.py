@@ -7,11 +7,13 @@ The same weights, tokenizer and beam; importing, loading, tokenising, searching 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from bench import material, options, trained
-from bench.commands import Written, in_turn
-from bench.comparison import conclude
+from bench.commands import Command, Written, in_turn
+from bench.comparison import conclude, named
 from bench.results import Table
 from bench.worker import scratch
 
@@ -23,11 +25,11 @@ def main(arguments: list[str]) -> None:
     sentence = material.lines(given.data, material.TEST, material.SOURCE)[0] + "\n"
     with scratch() as folder:
         written = Written(trained.model_directory(given), Path(folder), threads=given.threads)
-        commands = [
-            written.regard(),
-            written.transformers("transformers"),
-            written.ctranslate2("CTranslate2 by hand", workers=1, threads=given.threads, judged=False),
-        ]
+        peers: dict[str, Callable[[str], Command]] = {
+            "transformers": written.transformers,
+            "CTranslate2 by hand": partial(written.ctranslate2, workers=1, threads=given.threads, judged=False),
+        }
+        commands = [written.regard(), *(make(name) for name, make in peers.items() if named(name, given))]
         ran, notes = in_turn(commands, sentence, repeats=given.repeats, threads=given.threads)
     said = [f"{command.system.name} said: {' '.join(command.answers)}" for command in ran]
     table = Table(

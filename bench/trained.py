@@ -6,9 +6,11 @@ import argparse
 from pathlib import Path
 
 from bench import material
-from regard.api import train
+from regard.api import Model, train
+from regard.errors import RegardError
 
 KEPT = Path(__file__).parent / ".models"
+WIRING = "post_norm"  # the peers' forms of a model are those of Vaswani 2017
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -26,10 +28,24 @@ def model_directory(given: argparse.Namespace) -> Path:
     if not (out / "report.json").exists():
         changes = [f"data.{part}={_pair(given.data, name)}" for part, name in PARTS.items()]
         changes += ["tokenizer.vocabulary=8000", "tokenizer.split=spaces", f"training.threads={given.threads}"]
+        changes += [f"model.wiring={WIRING}"]
         quick = ["training.steps=20", "training.warmup=10", "training.validate_every=0", "training.average=1"]
         changes += quick if given.quick else [f"training.minutes={given.minutes}"]
         train("multi30k-en-de", out=out, changes=changes, show=True)
     return out
+
+
+def sizes(model: Model) -> dict[str, int]:
+    """What the peers must know to build the same model, if they can."""
+    config = model.recipe.model.model_dump()
+    if config["wiring"] != WIRING:
+        raise RegardError(f"{model.path} has wiring={config['wiring']!r}, and peers can be given {WIRING!r} alone")
+    depths = [config[f"{side}_layers"] or config["layers"] for side in ("encoder", "decoder")]
+    if depths != [config["layers"]] * 2:
+        raise RegardError(
+            f"{model.path} has {depths[0]} + {depths[1]} layers, and peers are given as many on each side"
+        )
+    return {name: config[name] for name in ("layers", "width", "heads", "hidden")}
 
 
 PARTS = {"train": "train", "valid": "val", "test": material.TEST}
