@@ -32,6 +32,11 @@ def test_many_texts_have_the_plan_that_took_the_least_time_and_it_is_remembered(
     assert chosen(MANY, kept_in=tmp_path) == best
 
 
+def test_one_disturbed_measurement_does_not_decide():
+    taken = {4: iter([9.0, 1.0, 1.0]), 1: iter([2.0, 2.0, 2.0])}
+    assert chosen(MANY, seconds=lambda each: next(taken[each.workers])) == Plan("float32", workers=4, threads=1)
+
+
 @pytest.mark.parametrize("change", [{"beam": 1}, {"compute_type": "auto"}])
 def test_what_was_measured_holds_for_what_it_was_measured_with(tmp_path, change):
     chosen(MANY, seconds=lambda each: each.threads, kept_in=tmp_path)

@@ -28,7 +28,7 @@ class DecodingConfig(BaseModel):
     top_k: int = Field(0, ge=0, description="draw among this many most probable tokens; 0: all")
     top_p: float = Field(1.0, gt=0, le=1, description="draw among the most probable tokens that hold this much mass")
     seed: int = Field(0, ge=0, description="of the draws; the same source draws the same answer in any batch")
-    batch_tokens: int = Field(2048, ge=1, description="source tokens decoded together, padding included")
+    batch_tokens: int = Field(2048, ge=1, description="source tokens decoded together at most, padding included")
     replace_unknown: bool = Field(False, description="put the source word most looked at in place of <unk>")
     shortlist: bool = Field(
         False, description="learn which tokens answer which; CTranslate2 then looks among those of a source alone"

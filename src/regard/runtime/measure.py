@@ -19,6 +19,7 @@ from regard.training import durable
 ComputeType = Literal["float32", "int8", "auto"]
 
 MANY = 256  # lines from which on a measurement pays
+ROUNDS = 3  # the first also warms up
 NOTE = "measured.json"
 
 
@@ -51,9 +52,16 @@ def plan(
         return Plan(precision, workers=min(lines, cores()), threads=1)
     if known is not None:
         return known
-    best = candidates[0] if len(candidates) == 1 else min(candidates, key=seconds)
+    best = candidates[0] if len(candidates) == 1 else _quickest(candidates, seconds)
     _remember(kept_in, key, best)
     return best
+
+
+def _quickest(candidates: Sequence[Plan], seconds: Callable[[Plan], float]) -> Plan:
+    """By the best of several rounds in turn, so that a disturbance hits no candidate alone."""
+    rounds = [[seconds(each) for each in candidates] for _ in range(ROUNDS)]
+    times = {each: min(taken) for each, *taken in zip(candidates, *rounds, strict=True)}
+    return min(candidates, key=times.__getitem__)
 
 
 def plans(compute_type: ComputeType, cores: int) -> list[Plan]:

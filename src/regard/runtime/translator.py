@@ -25,6 +25,7 @@ from regard.tasks.answers import CHUNK, NOTHING, Answer, Found, fill_in, source_
 
 BLOCK = 1024  # tables of positions reach a multiple of this
 AHEAD = 1  # chunks given to the workers before the answers of one are waited for
+TOGETHER = 1024  # source tokens at a time, at most: more is no faster on a core, and leaves cores idle at the end
 SAMPLE = 64  # texts by which plans are measured
 NO_PENALTY = 1e-30  # with 0 itself CTranslate2 would stop at the first answer and not at `beam` of them
 
@@ -129,16 +130,17 @@ class Translator:
             return Pending(texts, [], [], [], None)
         sources = [[self._source[number] for number in ids[row]] for row in asked]
         engine = self._ready(sources, request)
-        return Pending(texts, asked, sources, self._translate(engine, sources, request), engine)
-
-    def _translate(self, engine: Any, sources: list[list[str]], request: Request) -> list[Any]:
-        """Results to come. There are batches for every worker, and none above the budget of tokens."""
-        start = [self._target[number] for number in request.prefix]
         share = -(-sum(len(source) + 1 for source in sources) // engine.num_translators)
+        results = self._translate(engine, sources, request, at_most=share)
+        return Pending(texts, asked, sources, results, engine)
+
+    def _translate(self, engine: Any, sources: list[list[str]], request: Request, *, at_most: int) -> list[Any]:
+        """Results to come; no batch has more tokens than `at_most`, or than the budget."""
+        start = [self._target[number] for number in request.prefix]
         return engine.translate_batch(
             sources,
             target_prefix=[start] * len(sources) if start else None,
-            max_batch_size=1 if request.alone else min(request.decoding.batch_tokens, share),
+            max_batch_size=1 if request.alone else min(request.decoding.batch_tokens, TOGETHER, at_most),
             batch_type="examples" if request.alone else "tokens",
             asynchronous=True,
             **request.options,
@@ -164,11 +166,12 @@ class Translator:
         sample = sources[:: max(1, len(sources) // SAMPLE)]
 
         def seconds(candidate: Plan) -> float:
+            """For the sample, when every worker has all of it to do."""
             engine = _open(model, candidate)
-            [result.result() for result in self._translate(engine, sample[: candidate.workers], request)]
             start = time.perf_counter()
-            [result.result() for result in self._translate(engine, sample, request)]
-            return time.perf_counter() - start
+            for each in [self._translate(engine, sample, request, at_most=TOGETHER) for _ in range(candidate.workers)]:
+                [result.result() for result in each]
+            return (time.perf_counter() - start) / candidate.workers
 
         beam = request.decoding.beam
         return plan(len(sources), compute_type=self.compute_type, beam=beam, kept_in=model.path, seconds=seconds)
