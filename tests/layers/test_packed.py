@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from regard.layers import packed
-from regard.layers.packed import Packed
+from regard.layers.packed import Packed, by_halves
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -34,3 +34,12 @@ def test_weights_that_cannot_be_packed_are_used_as_they_are(why, monkeypatch):
         product = Packed(linear)
         assert product.weight is None
         assert_close(product(x), linear(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("outputs", [1, 2, 3, 7, 10, 1001])
+def test_the_halves_of_a_product_are_that_of_torch(outputs, bias):
+    torch.manual_seed(outputs)
+    linear, x = nn.Linear(5, outputs, bias=bias), torch.randn(1, 5)
+    with torch.inference_mode():
+        assert_close(by_halves(x, linear), linear(x))

@@ -1,4 +1,4 @@
-"""A product with the same weights again and again, as with those of a whole vocabulary at every step."""
+"""Products with the same weights again and again, as with those of a whole vocabulary at every step."""
 
 from __future__ import annotations
 
@@ -27,6 +27,22 @@ class Packed:
             return F.linear(x, self.linear.weight, self.linear.bias)
         result: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.linear.bias, "none", [], "")
         return result
+
+
+def by_halves(x: Tensor, linear: nn.Linear) -> Tensor:
+    """linear(x) of one row, (1, in) → (1, out), as two products in one call: on a CPU faster than the one they make.
+
+    Of an odd number of outputs the one in the middle is computed in both halves.
+    """
+    weight, outputs = linear.weight, linear.out_features
+    if weight.device.type != "cpu" or outputs < 2:
+        return F.linear(x, weight, linear.bias)
+    half = -(-outputs // 2)
+    halves = weight.as_strided((2, half, x.shape[1]), ((outputs - half) * weight.stride(0), *weight.stride()))
+    found = torch.bmm(halves, x.T.expand(2, -1, 1)).view(1, -1)  # (1, 2 · half)
+    if outputs % 2:
+        found = torch.cat([found[:, :half], found[:, half + 1 :]], 1)
+    return found if linear.bias is None else found.add_(linear.bias)
 
 
 def _has_onednn() -> bool:

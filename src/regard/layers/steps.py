@@ -31,7 +31,7 @@ from regard.attention.short import REGISTER
 from regard.errors import RegardError
 from regard.layers.blocks import Block, Stack
 from regard.layers.feed_forward import FeedForward, bend
-from regard.layers.packed import Packed
+from regard.layers.packed import Packed, by_halves
 from regard.layers.wiring import NormFirst, NormLast
 
 FEW_HEADS = 32  # rows · heads up to which torch's fused attention is faster than batched products
@@ -80,7 +80,7 @@ class Steps:
     def output(self, x: Tensor, linear: nn.Linear) -> Tensor:
         """linear(x) (N, V)"""
         if len(x) == 1:
-            return F.linear(x, linear.weight, linear.bias)
+            return by_halves(x, linear)
         if self.packed is None:
             self.packed = Packed(linear)
         return self.packed(x)
