@@ -42,6 +42,17 @@ def test_a_transformer_is_answered_without_torch_and_with_the_same_answers(model
         assert result.stdout.splitlines() == regard.load(model)(TEXTS)
 
 
+def test_the_name_of_a_file_is_a_text_and_how_to_answer_its_lines_is_told(model, tmp_path):
+    file = tmp_path / "lines.txt"
+    file.write_text("\n".join(TEXTS))
+    result = call("run", model, file, TEXTS[0])
+    assert (
+        result.stderr
+        == f"regard: {file} is answered as a text; for the lines of the file: regard run {model} < {file}\n"
+    )
+    assert len(result.stdout.splitlines()) == 2
+
+
 def test_json_with_alignment_tells_the_same_by_both_runtimes(model):
     options = ["run", model, "--json", "--alignment", "--n-best", 3, *TEXTS, ""]
     ours, theirs = (

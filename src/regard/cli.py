@@ -155,6 +155,10 @@ def run(
     from regard.runner import Question
     from regard.runner import run as run_model
 
+    for file in filter(os.path.isfile, text or ()):
+        warnings.warn(
+            f"{file} is answered as a text; for the lines of the file: regard run {model} < {file}", stacklevel=1
+        )
     options = {"beam": beam, "n_best": n_best, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     options |= {"max_length": max_length, "no_repeat_ngram": no_repeat_ngram}
     options |= {"sample": sample or None, "replace_unknown": replace_unknown or None}
