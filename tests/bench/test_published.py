@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,11 @@ def write(path: Path, text: str) -> None:
 
 def quick(*changes: str) -> list[str]:
     return [word for change in (*QUICK, *changes) for word in ("--set", change)]
+
+
+@pytest.fixture(autouse=True)
+def models_are_left_in_a_folder_of_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest.fixture
