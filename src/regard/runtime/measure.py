@@ -18,7 +18,7 @@ from regard.training import durable
 
 ComputeType = Literal["float32", "int8", "auto"]
 
-MANY = 256  # lines from which on a measurement pays
+MANY = 512  # lines from which on a measurement pays, being itself that of a few hundred
 ROUNDS = 3  # the first also warms up
 NOTE = "measured.json"
 

@@ -26,7 +26,7 @@ from regard.tasks.answers import CHUNK, NOTHING, Answer, Found, fill_in, source_
 BLOCK = 1024  # tables of positions reach a multiple of this
 AHEAD = 1  # chunks given to the workers before the answers of one are waited for
 TOGETHER = 1024  # source tokens at a time, at most: more is no faster on a core, and leaves cores idle at the end
-SAMPLE = 64  # texts by which plans are measured
+SAMPLE = 32  # texts by which plans are measured
 NO_PENALTY = 1e-30  # with 0 itself CTranslate2 would stop at the first answer and not at `beam` of them
 
 
