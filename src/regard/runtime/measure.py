@@ -20,7 +20,7 @@ ComputeType = Literal["float32", "int8", "auto"]
 
 MANY = 512  # lines from which on a measurement pays, being itself that of a few hundred
 ROUNDS = 3  # the first also warms up
-NOTE = "measured.json"
+NOTE = "plans.json"
 
 
 @dataclass(frozen=True)
