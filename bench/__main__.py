@@ -34,6 +34,7 @@ WORKS = {
     "sst2": ("bench.fine_tuning:sst2", "MiniLM fine-tuned on SST-2 beside the published accuracy"),
     "conll2003": ("bench.fine_tuning:conll2003", "MiniLM fine-tuned on CoNLL-2003: F1 of names"),
     "squad": ("bench.fine_tuning:squad", "MiniLM fine-tuned on questions of SQuAD: F1 of answers"),
+    "same": ("bench.same:main", "every task beside an earlier checkout: the same losses, weights and answers"),
     "tatoeba": ("bench.recipes:tatoeba", "what `regard train pairs` reaches on English-French, untuned"),
 }
 

@@ -14,7 +14,7 @@ import torch
 
 from bench.cost import Size
 from regard import models
-from regard.data.batches import Batch, Batches, InMemory
+from regard.data.pairs.batches import InMemory, PairBatch, PairStream
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.special import EOS
@@ -25,7 +25,7 @@ TEST = "test_2016_flickr"
 
 @dataclass(frozen=True)
 class Pairs:
-    """Both sides of a corpus in memory, as `Batches` wants them."""
+    """Both sides of a corpus in memory, as `PairStream` wants them."""
 
     source: InMemory
     target: InMemory
@@ -49,20 +49,20 @@ def tokenizer(data: Path, size: Size) -> Tokenizer:
     return Tokenizer.train(texts, kind="bpe", vocabulary=size.vocabulary, split="spaces")
 
 
-def batches(data: Path, shared: Tokenizer, *, tokens: int, count: int) -> list[Batch]:
+def batches(data: Path, shared: Tokenizer, *, tokens: int, count: int) -> list[PairBatch]:
     """The first batches of an epoch: rows of like length, at most so many tokens on either side."""
     sides = (InMemory(shared.encode(lines(data, "train", language))) for language in (SOURCE, TARGET))
-    stream = Batches(Pairs(*sides), batch_tokens=tokens, seed=1)  # type: ignore[arg-type]
+    stream = PairStream(Pairs(*sides), batch_tokens=tokens, seed=1)  # type: ignore[arg-type]
     return list(islice(_endless(stream), count))
 
 
-def _endless(stream: Batches) -> Iterator[Batch]:
+def _endless(stream: PairStream) -> Iterator[PairBatch]:
     for epoch in range(1000):
         yield from stream.epoch(epoch)
 
 
-def write_batches(path: Path, made: list[Batch]) -> Path:
-    """source_N, source_lengths_N and target_N, as the fields of a Batch."""
+def write_batches(path: Path, made: list[PairBatch]) -> Path:
+    """source_N, source_lengths_N and target_N, as the fields of a PairBatch."""
     names = ("source", "source_lengths", "target")
     arrays = {f"{name}_{number}": getattr(batch, name).numpy() for number, batch in enumerate(made) for name in names}
     numpy.savez(path, **arrays)

@@ -23,7 +23,7 @@ from bench.comparison import chosen, conclude, limits, rows
 from bench.cost import BASE, TINY, Size
 from bench.results import Table
 from bench.worker import TUNED_ALLOCATOR, System, scratch
-from regard.data.batches import Batch
+from regard.data.pairs.batches import PairBatch
 
 LEARNING = {"learning_rate": 0.005, "warmup": 1000, "smoothing": 0.1, "clip": 1.0, "dropout": 0.1}
 OURS = [
@@ -87,7 +87,9 @@ def _compare(work: str, size: Size, systems: list[System], given: argparse.Names
     conclude(work, _about(size), given, [table], limits=limits(answers), versions=field.versions, notes=notes)
 
 
-def prepare(folder: Path, given: argparse.Namespace, size: Size, *, count: int) -> tuple[dict[str, Any], list[Batch]]:
+def prepare(
+    folder: Path, given: argparse.Namespace, size: Size, *, count: int
+) -> tuple[dict[str, Any], list[PairBatch]]:
     """Batches and first weights in files, and the settings that name them."""
     shared = material.tokenizer(given.data, size)
     batches = material.batches(given.data, shared, tokens=512 if given.quick else 4096, count=count)
@@ -98,7 +100,7 @@ def prepare(folder: Path, given: argparse.Namespace, size: Size, *, count: int) 
     return {**size.settings(), **LEARNING, **paths}, batches
 
 
-def _flops_per_target(size: Size, batches: list[Batch]) -> float:
+def _flops_per_target(size: Size, batches: list[PairBatch]) -> float:
     pairs: list[tuple[int, int]] = [
         pair
         for batch in batches

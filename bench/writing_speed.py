@@ -31,11 +31,11 @@ from bench.results import Table
 from bench.training_speed import differences, peer, tuned
 from bench.worker import System, scratch
 from regard import models
-from regard.data.batches import Batch
-from regard.data.blocks import Blocks
-from regard.data.text import open_text
+from regard.data.pairs.batches import PairBatch
+from regard.data.text.blocks import BlockStream
+from regard.data.text.text import open_text
+from regard.data.text.tokens import Tokens, tokenise
 from regard.data.tokenizers import Tokenizer
-from regard.data.tokens import tokenise
 from regard.special import EOS
 
 LEARNING = {"learning_rate": 0.001, "warmup": 100, "smoothing": 0.0, "clip": 1.0}
@@ -141,10 +141,11 @@ def characters(data: Path, folder: Path) -> tuple[int, Any]:
 
 def write_blocks(folder: Path, setting: Setting, ids: Any, *, count: int) -> Path:
     """The first batches of blocks, as a target (B, T + 1) that follows from nothing."""
-    stream = Blocks(ids, block=setting.context, rows=setting.blocks, seed=1).epoch(0)
+    tokens = Tokens(ids, characters=len(ids), unknown=0, checksum="")
+    stream = BlockStream(tokens, block=setting.context, rows=setting.blocks, seed=1).epoch(0)
     whole = (torch.cat([batch.tokens, batch.wanted[:, -1:]], 1) for batch in stream if batch.counted.all())
     batches = [
-        Batch(target[:, :0], torch.zeros(len(target), dtype=torch.int64), target, torch.empty(0), 0, ())
+        PairBatch(target[:, :0], torch.zeros(len(target), dtype=torch.int64), target, torch.empty(0), 0, ())
         for target in islice(whole, count)
     ]
     return material.write_batches(folder / "batches.npz", batches)

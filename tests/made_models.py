@@ -10,9 +10,8 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from regard import models
+from regard import models, recipes
 from regard.data.tokenizers import Tokenizer, Tokenizers
-from regard.recipes import Recipe
 from regard.special import BOS, EOS, PAD
 from regard.training.checkpoint import weights_of
 
@@ -54,7 +53,8 @@ def write_model(
         if settings["kind"] == "transformer":
             _speak(module, settings.get("wiring", "post_norm"), ending)
     safetensors.torch.save_file(weights_of(module), folder / "weights.safetensors")
-    recipe = Recipe.model_validate({"task": "translate", "model": config, "decoding": decoding or {}})
+    tables = {"task": "translate", "model": config.model_dump(), "decoding": decoding or {}}
+    recipe = recipes.make(tables, where="test")
     (folder / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
     return folder
 

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import regard
-from regard.jobs.writer import Writer, as_writer
+from regard.api.writer import Writer
 
 VERSE = "the cat sat on the mat.\nthe dog sat on the log.\n\na big red fox ran by – çà et là.\n"
 TEXT = VERSE * 30
@@ -65,4 +65,6 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 def written(kind: str, tokenizer: str = "characters") -> Writer:
     folder = Path(_folder().name)
     recipe = written_recipe(folder, kind=kind, tokenizer=tokenizer, steps=60 if kind == "gpt" else 100)
-    return as_writer(regard.train(recipe, out=folder / f"{kind}-{tokenizer}"))
+    model = regard.train(recipe, out=folder / f"{kind}-{tokenizer}")
+    assert isinstance(model, Writer)
+    return model

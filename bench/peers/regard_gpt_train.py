@@ -11,9 +11,9 @@ from regard_train import configured, learner
 from torch import Tensor, nn
 
 from regard import models
-from regard.data.blocks import BlockBatch
+from regard.data.text.blocks import BlockBatch
 from regard.special import OWN
-from regard.tasks.write import Write
+from regard.tasks.write.task import Write
 
 
 def build(settings: Settings) -> nn.Module:

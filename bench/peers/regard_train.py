@@ -13,10 +13,11 @@ from reading import read_batches, read_weights
 from torch import nn
 
 from regard import models
-from regard.data.batches import Batch
-from regard.linear import set_products
+from regard.data.pairs.batches import PairBatch
+from regard.data.streams import Batch
+from regard.kernels.linear import set_products
 from regard.special import OWN
-from regard.tasks.translate import Translate
+from regard.tasks.translate.task import Translate
 from regard.training import machine, optimiser, run, schedule
 from regard.training.config import TrainingConfig
 from regard.training.loop import fit
@@ -25,10 +26,10 @@ from regard.training.loop import fit
 class Repeated:
     """A stream that begins anew each time it is asked."""
 
-    def __init__(self, batches: Sequence[run.Batch]) -> None:
+    def __init__(self, batches: Sequence[Batch]) -> None:
         self.batches = batches
 
-    def stream(self, *, epoch: int, position: int) -> Iterator[run.Batch]:  # noqa: ARG002 - the signature is the loop's
+    def stream(self, *, epoch: int, position: int) -> Iterator[Batch]:  # noqa: ARG002 - the signature is the loop's
         return iter(self.batches)
 
 
@@ -47,7 +48,7 @@ def configured(settings: Settings) -> TrainingConfig:
 
 
 def learner(
-    model: nn.Module, task: run.Task, batches: Sequence[run.Batch], settings: Settings, config: TrainingConfig
+    model: nn.Module, task: run.Task, batches: Sequence[Batch], settings: Settings, config: TrainingConfig
 ) -> Run:
     """The loop from the first weights of all, so many steps each time it is asked."""
     device = machine.choose_device(config.device)
@@ -71,7 +72,7 @@ def prepare(settings: Settings) -> Run:
     config = configured(settings)
     sizes = {name: settings[name] for name in ("layers", "width", "heads", "hidden", "vocabulary", "dropout")}
     batches = [
-        Batch(source, lengths, target, (target[:, 1:] != 0).sum(1), int((target[:, 1:] != 0).sum()), ())
+        PairBatch(source, lengths, target, (target[:, 1:] != 0).sum(1), int((target[:, 1:] != 0).sum()), ())
         for source, lengths, target in read_batches(settings["batches"])
     ]
     task = Translate(SimpleNamespace(special=OWN), smoothing=settings["smoothing"])  # type: ignore[arg-type]

@@ -8,15 +8,12 @@ import os
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
 from regard.errors import RegardError
 from regard.version import __version__
-
-if TYPE_CHECKING:
-    from regard.tasks.scores import Score
 
 app = typer.Typer(
     name="regard",
@@ -85,7 +82,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="the model directory")] = Path("runs/demo"),
 ) -> None:
     """Train spelling → pronunciation in about three minutes, score it, show what it looks at."""
-    from regard.demo import run as run_demo
+    from regard.commands.demo import run as run_demo
 
     run_demo(words or [], out=out)
 
@@ -102,15 +99,18 @@ def train(
     ] = None,
 ) -> None:
     """Train a model from a recipe, or go on with one that was interrupted."""
-    from regard.api import train as train_model
+    from regard.api.training import train as train_model
+    from regard.commands.evaluate import show
+    from regard.tasks.base import Score
 
     taught = [] if teacher is None else [f"data.teacher={json.dumps(str(teacher.resolve()))}"]
     model = train_model(recipe, out=out, changes=[*(changes or []), *taught], show=True)
     print(f"trained for {model.report['steps']:,} steps: {model.report['ended']}")
     print(f"scores on {model.judged_on}:")
-    _print_scores(model.report["scores"], model.report.get("signatures", {}))
+    signatures = model.report.get("signatures", {})
+    show({name: Score(value, signatures.get(name, "")) for name, value in model.report["scores"].items()})
     print(f"the model is in {model.path}, its learning curve in {model.path / 'curve.png'}; try:")
-    print(f'  regard run {model.path} "a text"')
+    print(f"  regard run {model.path} {model.surface.example}")
     print(f"  regard evaluate {model.path} --data FILE")
 
 
@@ -151,28 +151,37 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Answer texts: one line in, one line out, in order; or go on from them, if the model writes."""
-    from regard.arriving import arriving
-    from regard.runner import Question
-    from regard.runner import run as run_model
+    from regard.commands.lines import arriving
+    from regard.commands.run import run as run_model
 
-    for file in filter(os.path.isfile, text or ()):
+    for file in filter(_is_file, text or ()):
         warnings.warn(
             f"{file} is answered as a text; for the lines of the file: regard run {model} < {file}", stacklevel=1
         )
-    options = {"beam": beam, "n_best": n_best, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    options |= {"max_length": max_length, "no_repeat_ngram": no_repeat_ngram}
-    options |= {"sample": sample or None, "replace_unknown": replace_unknown or None}
-    options |= {} if samples is None else {"sample": True, "n_best": samples}
-    question = Question(
-        {name: value for name, value in options.items() if value is not None},
-        prefix=prefix,
-        stop=tuple(stop or ()),
-        alignment=alignment,
+    given = {
+        "beam": beam,
+        "n_best": n_best if n_best > 1 else None,
+        "sample": sample or None,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "seed": seed,
+        "max_length": max_length,
+        "no_repeat_ngram": no_repeat_ngram,
+        "replace_unknown": replace_unknown or None,
+        "prefix": prefix,
+        "stop": stop or None,
+        "alignment": alignment or None,
+        "runtime": None if runtime == "auto" else runtime,
+        "compute_type": None if compute_type == "float32" else compute_type,
+    }
+    given |= {} if samples is None else {"sample": True, "n_best": samples}
+    run_model(
+        model,
+        [text] if text else arriving(sys.stdin.buffer),
+        {name: value for name, value in given.items() if value is not None},
         as_json=as_json,
         at_once=not text and sys.stdin.isatty(),  # someone who types wants an answer to each line
-    )
-    run_model(
-        model, [text] if text else arriving(sys.stdin.buffer), question, runtime=runtime, compute_type=compute_type
     )
 
 
@@ -192,32 +201,13 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a model on data it has not learned from, alone or against another."""
-    from regard.api import load
-    from regard.jobs.translator import Translator, as_translator
+    from regard.commands.evaluate import run as run_evaluate
 
     if (source is None) != (target is None) or (source and data):
         raise RegardError("give --data, or --source and --target: two files with as many lines")
     entry = {"source": source, "target": target} if source and target else data
-    loaded = load(model)
-    if not isinstance(loaded, Translator):
-        options = {"--source": source, "--against": against, "--tokenized": tokenized or None, "--beam": beam}
-        for option in (name for name, value in options.items() if value is not None):
-            raise RegardError(f'{option} is for models of pairs, and {model} is for task = "{loaded.recipe.task}"')
-        _print_judged(loaded.evaluate(data), as_json)
-        return
-    decoding = None if beam is None else loaded.decoding({"beam": beam})
-    tokenize = "none" if tokenized else "13a"
-    if against is not None:
-        result = loaded.compare(as_translator(load(against)), entry, tokenize=tokenize, decoding=decoding)
-        if as_json:
-            print(json.dumps(result, indent=2))
-            return
-        print(f"first: {model}   second: {against}   p: how likely such a difference is by chance")
-        print(f"{'':10} {'first':>8} {'second':>8} {'p':>8}")
-        for name, row in result.items():
-            print(f"{name:10} {row['first']:8.2f} {row['second']:8.2f} {row['p']:8.4f}")
-        return
-    _print_judged(loaded.evaluate(entry, tokenize=tokenize, decoding=decoding), as_json)
+    given = {} if beam is None else {"beam": beam}
+    run_evaluate(model, entry, given=given, against=against, tokenized=tokenized, as_json=as_json)
 
 
 @app.command()
@@ -238,7 +228,7 @@ def look(
     port: Annotated[int, typer.Option(help="of the live page; 0 takes a free one")] = 0,
 ) -> None:
     """Show what a model looks at: in the terminal, as a page or a picture; live in the browser without a text."""
-    from regard.viewer import run as run_look
+    from regard.commands.look import run as run_look
 
     run_look(
         models,
@@ -262,7 +252,7 @@ def bench(
     """How fast a model answers on this machine, and in which runtime."""
     from rich.console import Console
 
-    from regard.speed import measure, show
+    from regard.commands.bench import measure, show
 
     found = measure(model, data=data, runtime=runtime, console=Console(stderr=True))
     if as_json:
@@ -279,11 +269,13 @@ def export(
 ) -> None:
     """Write a model in another format, with all that is needed to use it there."""
     if to == "huggingface":
-        from regard.jobs.imported import export_model
-    else:
-        from regard.interchange.ctranslate2 import export as export_model
+        from regard.api.exchange import export_model
 
-    export_model(model, out)
+        export_model(model, out)
+    else:
+        from regard.interchange.ctranslate2 import export
+
+        export(model, out)
     print(f"{out} holds the model for {to}, and its tokenizers")
 
 
@@ -295,12 +287,14 @@ def import_(
     out: Annotated[Path, typer.Option("--out", "-o", help="the model directory, which is not there yet")],
 ) -> None:
     """Bring a model from elsewhere, to use it or to start from it."""
-    from regard.jobs.imported import import_model
+    from regard.api.exchange import import_model
+    from regard.tasks import surface
 
     recipe = import_model(source, out)
     print(f'{out} holds {source} as kind = "{recipe.kind}" for task = "{recipe.task}"; try:')
-    print(f'  regard run {out} "a text"')
-    print(f'  regard look {out} "a text"')
+    example = surface(recipe.task).example
+    print(f"  regard run {out} {example}")
+    print(f"  regard look {out} {example}")
 
 
 @app.command()
@@ -328,17 +322,11 @@ def _print_table(rows: dict[str, str], as_json: bool) -> None:
         print(f"{name:{width}}  {line}")
 
 
-def _print_judged(scores: dict[str, Score], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({name: {"value": s.value, "signature": s.signature} for name, s in scores.items()}, indent=2))
-        return
-    _print_scores({name: s.value for name, s in scores.items()}, {name: s.signature for name, s in scores.items()})
-
-
-def _print_scores(scores: dict[str, float], signatures: dict[str, str]) -> None:
-    width = max(12, *map(len, scores))
-    for name, value in scores.items():
-        print(f"{name:{width}} {value:8.2f}   {signatures.get(name, '')}".rstrip())
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # a text that cannot be the name of a file
+        return False
 
 
 if __name__ == "__main__":

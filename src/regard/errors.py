@@ -17,8 +17,14 @@ def listed(names: Iterable[str], *, most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def shown(value: object, *, most: int = 80) -> str:
+    """A value for a sentence: what Python writes for it, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def unknown_name(what: str, name: str, known: Iterable[str]) -> RegardError:
     """The error for a name that is not among those known, with the nearest that is."""
     names = list(known)
-    (nearest,) = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.0)
-    return RegardError(f"{what} {name!r} is unknown; did you mean {nearest!r}? There are {', '.join(names)}")
+    (nearest,) = difflib.get_close_matches(name.lower()[:80], names, n=1, cutoff=0.0)
+    return RegardError(f"{what} {shown(name)} is unknown; did you mean {nearest!r}? There are {', '.join(names)}")

@@ -39,8 +39,8 @@ def at_most(maximum: int) -> st.SearchStrategy[int]:
 
 
 @st.composite
-def matrices(draw: st.DrawFn, queries: int, keys: int) -> Matrix:
-    front = draw(st.sampled_from([(), (BATCH,), (1,), (BATCH, HEADS), (BATCH, 1), (1, HEADS)]))
+def matrices(draw: st.DrawFn, queries: int, keys: int, batch: int) -> Matrix:
+    front = draw(st.sampled_from([(), (batch,), (1,), (batch, HEADS), (batch, 1), (1, HEADS)]))
     return Matrix(torch.rand(*front, queries, keys, generator=seeded(draw)) < draw(st.sampled_from([0.1, 0.5])))
 
 
@@ -54,13 +54,15 @@ def edge_lists(draw: st.DrawFn, queries: int, keys: int) -> Edges:
     return Edges(torch.stack(ends, 1))
 
 
-def plain(queries: int, keys: int) -> st.SearchStrategy[Pattern]:
+def plain(queries: int, keys: int, batch: int) -> st.SearchStrategy[Pattern]:
     """One pattern on a line, of any kind but blocks."""
     return st.one_of(
         st.just(All()),
         st.just(Causal()),
-        st.lists(st.integers(0, keys + 1), min_size=BATCH, max_size=BATCH).map(lambda n: Padding(torch.tensor(n))),
-        matrices(queries, keys),
+        st.lists(st.integers(0, keys + 1), min_size=batch, max_size=batch).map(
+            lambda n: Padding(torch.tensor(n).long())
+        ),
+        matrices(queries, keys, batch),
         st.builds(Window, at_most(8), stride=at_most(3), dilation=at_most(3)),
         st.builds(Window, at_most(8)),
         st.builds(Global, st.integers(0, 3)),
@@ -70,9 +72,9 @@ def plain(queries: int, keys: int) -> st.SearchStrategy[Pattern]:
 
 
 @st.composite
-def blocks(draw: st.DrawFn, queries: int, keys: int) -> Blocks:
+def blocks(draw: st.DrawFn, queries: int, keys: int, batch: int) -> Blocks:
     size = draw(at_most(9))
-    return Blocks(size, draw(plain(-(-queries // size), -(-keys // size))))
+    return Blocks(size, draw(plain(-(-queries // size), -(-keys // size), batch)))
 
 
 def combined(leaves: st.SearchStrategy[Pattern]) -> st.SearchStrategy[Pattern]:
@@ -89,15 +91,15 @@ def combined(leaves: st.SearchStrategy[Pattern]) -> st.SearchStrategy[Pattern]:
 
 
 @st.composite
-def scenes(draw: st.DrawFn) -> Scene:
+def scenes(draw: st.DrawFn, lengths: st.SearchStrategy[int] = LENGTHS, batch: int = BATCH) -> Scene:
     """A line of any two lengths, or a grid of one to three axes with as many queries as its stride leaves."""
     if draw(st.booleans()):
-        queries, keys = draw(LENGTHS), draw(LENGTHS)
-        leaves = st.one_of(plain(queries, keys), blocks(queries, keys))
+        queries, keys = draw(lengths), draw(lengths)
+        leaves = st.one_of(plain(queries, keys, batch), blocks(queries, keys, batch))
         return Scene(queries, keys, draw(combined(leaves)))
     shape = tuple(draw(st.lists(at_most(5), min_size=1, max_size=3)))
     stride = draw(at_most(2))
     queries, keys = prod(-(-length // stride) for length in shape), prod(shape)
     widths = st.one_of(at_most(4), st.tuples(*[at_most(4) for _ in shape]))
     grids = st.builds(Window, widths, shape=st.just(shape), stride=st.just(stride), dilation=at_most(2))
-    return Scene(queries, keys, draw(combined(st.one_of(grids, plain(queries, keys)))))
+    return Scene(queries, keys, draw(combined(st.one_of(grids, plain(queries, keys, batch)))))

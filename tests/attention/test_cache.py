@@ -56,6 +56,28 @@ def test_reordered_rows_go_on_by_themselves(rows: list[int]) -> None:
     assert_close(cache.append(projected(0)), first)
 
 
+def test_gradients_flow_back_through_every_position_and_reordered_rows() -> None:
+    everything, rows = projected(6), torch.tensor([2, 0, 0])
+    for x in everything:
+        x.requires_grad_()
+
+    def loss(seen: Projected) -> torch.Tensor:
+        return (seen.keys * seen.keys * seen.values).sum()
+
+    cache, losses = Cache(2), []
+    for at in range(3):
+        losses.append(loss(cache.append(Projected(*(x[:, :, at : at + 1] for x in everything)))))
+    moved = cache.reorder(rows)
+    for at in range(3, 6):
+        losses.append(loss(moved.append(Projected(*(x[rows, :, at : at + 1] for x in everything)))))
+    with torch.no_grad():
+        assert moved.append(projected(1)).keys.shape[2] == 7
+    found = torch.autograd.grad(sum(losses), everything)
+    whole = [loss(Projected(*(x[:, :, :end] for x in everything))) for end in range(1, 4)]
+    whole += [loss(Projected(*(x[rows, :, :end] for x in everything))) for end in range(4, 7)]
+    assert_close(found, torch.autograd.grad(sum(whole), everything))
+
+
 def test_an_empty_cache_can_be_reordered() -> None:
     moved = Cache(2).reorder(torch.tensor([0, 0]))
     assert moved.append(projected(1, batch=2)).keys.shape == (2, HEADS, 1, WIDTH)

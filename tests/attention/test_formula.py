@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_patterns import Scene, scenes
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -99,6 +100,53 @@ def test_what_is_looked_at_lies_between_the_values(seed: int, pattern: Pattern |
     out = attend(query, key, value, pattern=pattern)
     assert (out <= value.amax(2, keepdim=True) + 1e-9).all()
     assert (out >= 0).all()
+
+
+def with_gradients(out: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    """The output, and the gradient of a random combination of it with respect to every input."""
+    above = torch.randn(out.shape, generator=torch.Generator().manual_seed(1))
+    return [out, *torch.autograd.grad(out, inputs, above, allow_unused=True, materialize_grads=True)]
+
+
+BIAS_SHAPES = ["none", "scalar", "keys", "queries", "pairs", "all", "learned"]
+
+
+def bias_of(shape: str, batch: int, queries: int, keys: int) -> Tensor | None:
+    sizes = {
+        "scalar": (),
+        "keys": (keys,),
+        "queries": (queries, 1),
+        "pairs": (queries, keys),
+        "learned": (queries, keys),
+    }
+    if shape == "none":
+        return None
+    return torch.randn(sizes.get(shape, (batch, HEADS, queries, keys)), requires_grad=shape == "learned")
+
+
+@pytest.mark.parametrize("batch", [0, 1, BATCH])
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.sampled_from(BIAS_SHAPES), st.booleans(), st.integers(0, 999))
+def test_in_single_precision_every_size_and_pattern_gives_the_equation(
+    batch: int, data: st.DataObject, shape: str, forbids: bool, seed: int
+) -> None:
+    """Few keys in float32 take another path than float64: lengths 0 and 1, batch 0, all patterns, all biases."""
+    scene: Scene = data.draw(scenes(st.sampled_from([0, 1, 2, 5, 16, 17]), batch))
+    queries, keys, pattern = scene.queries, scene.keys, scene.pattern
+    torch.manual_seed(seed)
+    sizes = ((queries, WIDTH), (keys, WIDTH), (keys, VALUE_WIDTH))
+    inputs = [torch.randn(batch, HEADS, *size, requires_grad=True) for size in sizes]
+    bias, whole = bias_of(shape, batch, queries, keys), pattern
+    added: Tensor | float = 0.0 if bias is None else bias
+    if forbids and shape == "pairs":  # a bias of −∞ is one more pattern
+        assert bias is not None
+        allowed = torch.rand(queries, keys) < 0.5
+        bias, whole = bias.masked_fill(~allowed, -torch.inf), pattern & Matrix(allowed)
+    found = attend(*inputs, pattern=pattern, bias=bias)
+    expected = reference(*inputs, pattern=whole, bias=added)
+    learned = [*inputs, bias] if bias is not None and bias.requires_grad else inputs
+    assert found.shape == (batch, HEADS, queries, VALUE_WIDTH)
+    assert_close(with_gradients(found, learned), with_gradients(expected, learned), atol=1e-5, rtol=1e-4)
 
 
 # At the lengths that matter; test_exact.py compares what the kernels give.

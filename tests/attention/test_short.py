@@ -45,3 +45,33 @@ def test_a_query_that_may_look_at_nothing_gives_zeros_and_no_gradient(keys: int)
     to_q, to_k, to_v = torch.autograd.grad(out.sum(), (q, k, v))
     assert to_q[0, 0, 0].eq(0).all()
     assert torch.stack([to_k.isfinite().all(), to_v.isfinite().all()]).all()
+
+
+@pytest.mark.parametrize(
+    ("batch", "queries", "keys"), [(0, 2, 3), (0, 2, 0), (2, 3, 0), (2, 0, 3), (2, 0, 0), (0, 0, 0)]
+)
+@pytest.mark.parametrize("masked", [False, True])
+def test_without_keys_the_output_is_zero_and_without_a_batch_it_is_empty(
+    batch: int, queries: int, keys: int, masked: bool
+) -> None:
+    q, k, v = make(batch, 2, queries, 5, 0), make(batch, 2, keys, 5, 1), make(batch, 2, keys, 7, 2)
+    out = attend_short(q, k, v, torch.zeros(queries, keys) if masked else None)
+    assert torch.equal(out, torch.zeros(batch, 2, queries, 7))
+    for x, gradient in zip((q, k, v), torch.autograd.grad(out.sum(), (q, k, v)), strict=True):
+        assert torch.equal(gradient, torch.zeros_like(x))
+
+
+@pytest.mark.parametrize("part", [0, 1, 2], ids=["query", "key", "value"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_nan_in_the_inputs_is_not_hidden_by_a_mask(part: int, masked: bool) -> None:
+    """Query 0 may look at nothing, the others at all keys."""
+    inputs = [make(1, 1, length, 5, seed).detach() for seed, length in enumerate((3, 4, 4))]
+    inputs[part][0, 0, 1, 2] = torch.nan
+    bias = torch.zeros(3, 4)
+    bias[0] = -torch.inf
+    found = attend_short(*inputs, bias if masked else None).isnan()
+    expected = F.scaled_dot_product_attention(
+        *(x.double() for x in inputs), torch.zeros(3, 4).double(), scale=1.0
+    ).isnan()
+    assert torch.equal(found[:, :, 1:], expected[:, :, 1:])
+    assert found[0, 0, 1].any()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from regard.data.dropout import BpeDropout, Dropout
+from regard.data.bpe_dropout import BpeDropout, PairDropout
 from regard.data.tokenizers import Tokenizer, Tokenizers
 
 TEXTS = ["low lower lowest newer newest wider widest slow 1999", "the lowlands' newest slowworm, wide-eyed"] * 7
@@ -50,7 +50,7 @@ def test_a_cleared_memory_changes_nothing(tokenizer: Tokenizer, monkeypatch: pyt
     ids = tokenizer.encode(TEXTS)
     plain = BpeDropout(tokenizer, rate=0.3, seed=3)
     expected = [plain.redraw(row, key=f"{number}") for number, row in enumerate(ids)]
-    monkeypatch.setattr("regard.data.dropout.REMEMBERED", 2)
+    monkeypatch.setattr("regard.data.bpe_dropout.REMEMBERED", 2)
     forgetful = BpeDropout(tokenizer, rate=0.3, seed=3)
     assert [forgetful.redraw(row, key=f"{number}") for number, row in enumerate(ids)] == expected
 
@@ -81,11 +81,11 @@ def test_merges_are_left_out_as_often_as_said() -> None:
 def test_pairs_are_redrawn_on_the_sides_that_are_bpe(tokenizer: Tokenizer) -> None:
     words = Tokenizer.train(TEXTS, kind="words", vocabulary=59)
     source, target = tokenizer.encode(TEXTS[:1])[0], words.encode(TEXTS[:1])[0]
-    dropout = Dropout(Tokenizers(tokenizer, words), rate=0.5, seed=1, longest=97)
+    dropout = PairDropout(Tokenizers(tokenizer, words), rate=0.5, seed=1, longest=97)
     drawn = dropout.redraw(source, target, epoch=2, row=5)
     assert drawn[0] != source
     assert drawn[1] == target
-    short = Dropout(Tokenizers(tokenizer, words), rate=0.5, seed=1, longest=len(source))
+    short = PairDropout(Tokenizers(tokenizer, words), rate=0.5, seed=1, longest=len(source))
     assert short.redraw(source, target, epoch=2, row=5) == (source, target)
     with pytest.raises(ValueError, match="kind bpe"):
         BpeDropout(words, rate=0.1, seed=1)

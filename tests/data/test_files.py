@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from regard.data.files import LONGEST_LINE, Columns, Entry, Files, read_lines, read_pairs
+from regard.data.files import LONGEST_LINE, read_lines
+from regard.data.pairs.pair import Columns, Entry, Files, read_pairs
 from regard.errors import RegardError
 
 PAIRS = [("a dog", "ein Hund"), ("two  cats ", "zwei Katzen"), ("é \u2028 \x0b \r mid", "ß\x85")]

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from numpy.typing import NDArray
 
-from regard.data.planning import plan, share
+from regard.data.planning import plan
+from regard.errors import RegardError
 
 LENGTHS = some.lists(some.tuples(some.integers(1, 29), some.integers(1, 31)), min_size=1, max_size=211)
 
@@ -26,21 +27,6 @@ def test_every_row_is_once_in_a_batch_within_the_budget(lengths: list[tuple[int,
         assert len(rows) * max(source[rows].max(), target[rows].max()) <= budget
 
 
-@given(lengths=LENGTHS, world=some.integers(1, 7), seed=some.integers(0, 5))
-@settings(max_examples=50)
-def test_shares_are_equal_in_number_and_hold_every_row(lengths: list[tuple[int, int]], world: int, seed: int) -> None:
-    generator = numpy.random.default_rng(seed)
-    batches = plan(*arrays(lengths), budget=97, generator=generator)
-    if -(-len(batches) // world) * world > len(lengths):
-        with pytest.raises(ValueError, match="cannot be shared"):
-            share(batches, world=world, generator=generator)
-        return
-    shared = share(batches, world=world, generator=generator)
-    assert len(shared) % world == 0
-    assert all(len(rows) for rows in shared)
-    assert sorted(numpy.concatenate(shared).tolist()) == list(range(len(lengths)))
-
-
 def test_rows_of_like_length_go_together() -> None:
     """Lengths as of sentences and their translations: two sides that go together, not quite."""
     generator = numpy.random.default_rng(0)
@@ -54,5 +40,5 @@ def test_rows_of_like_length_go_together() -> None:
 
 
 def test_a_row_over_the_budget_is_an_error_that_names_it() -> None:
-    with pytest.raises(ValueError, match=r"batch_tokens=13 is less than the longest row, 17 tokens"):
+    with pytest.raises(RegardError, match=r"batch_tokens=13 is less than the longest row, 17 tokens"):
         plan(numpy.array([3, 17]), numpy.array([5, 2]), budget=13, generator=numpy.random.default_rng(0))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from pydantic import ValidationError
 
-from regard.data.files import Pair
+from regard.data.pairs.pair import Pair
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, Tokenizers
 from regard.data.vocabularies import Kind, learn
 from regard.errors import RegardError
@@ -259,7 +259,8 @@ def test_configurations_that_cannot_be_are_refused(wrong: dict[str, object]) -> 
 
 def test_text_is_read_and_tokenised_without_torch() -> None:
     program = (
-        "import sys, regard.data.corpus, regard.data.examples, regard.data.dropout, regard.data.planning;"
+        "import sys, regard.data.pairs.corpus, regard.data.pairs.examples, regard.data.bpe_dropout;"
+        "import regard.data.planning, regard.data.text.tokens, regard.data.rows.framing, regard.data.streams;"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.attention.recorder import deliver, watching
 from regard.decoding.protocol import source_lengths
+from regard.special import OWN
 
 
 @dataclass
@@ -29,6 +30,7 @@ class Table:
     The first token of a source is its place in the table. Positions matter so that no two answers have the same score.
     """
 
+    special = OWN
     alignment = ""
 
     def __init__(self, table: Tensor, drift: Tensor) -> None:
@@ -60,6 +62,7 @@ class Look(nn.Module):
 class Attentive(nn.Module):
     """A recurrent network that looks at its source: s_t = tanh(W [s_{t−1}, E y_{t−1}, context])."""
 
+    special = OWN
     alignment = "look"
 
     def __init__(self, vocabulary: int, width: int = 11) -> None:

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from regard.attention.recorder import deliver, recording
 from regard.decoding import align, hard_alignment, unknown_sources
 from regard.errors import RegardError
-from regard.special import BOS
+from regard.special import BOS, OWN
 
 SOURCE = torch.tensor([[4, 5, 6, 7, 8], [9, 10, 11, 0, 0], [12, 4, 0, 0, 0]])
 ANSWERS = [(4, 1, 7), (), (1, 5, 6, 1)]
@@ -31,6 +31,7 @@ def test_alignments_are_what_the_model_looked_at_step_by_step(attentive):
 class Deliverer(nn.Module):
     """Looks with given weights, all steps at once."""
 
+    special = OWN
     alignment = "inner"
 
     def __init__(self, weights: Tensor) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding import DecodingConfig, search
-from regard.special import BOS, EOS, PAD
+from regard.special import BOS, EOS, OWN, PAD
 
 transformers = pytest.importorskip("transformers")
 VOCABULARY = 37
@@ -27,6 +27,7 @@ class Said:
 
 
 class Marian:
+    special = OWN
     alignment = ""
 
     def __init__(self, model) -> None:
@@ -49,6 +50,7 @@ class Marian:
 class Decoder:
     """Decoder only: the source is the prompt and ends with BOS, the first token of every answer."""
 
+    special = OWN
     alignment = ""
 
     def __init__(self, model) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 from regard.attention.recorder import recording
 from regard.decoding import DecodingConfig, align, search
-from regard.models import build
-from regard.special import BOS, EOS, PAD
+from regard.decoding.protocol import Aligned, Prompted, first_token
+from regard.errors import RegardError
+from regard.models import build, kinds
+from regard.special import BOS, EOS, OWN, PAD
 
 KINDS = {
     "transformer": {"layers": 2, "width": 24, "heads": 3, "hidden": 29},
@@ -68,3 +72,18 @@ def test_alignments_are_the_weights_of_the_steps(model):
                 _, state = model.step(torch.tensor([token]), state)
             steps = torch.cat(record.calls(model.alignment), 2).mean(1)[0]
         assert_close(weights, steps[:, : LENGTHS[row]])
+
+
+@pytest.mark.parametrize("kind", [*kinds("pairs"), *kinds("causal")])
+def test_a_prompt_is_gone_on_from_and_all_others_begin_with_bos(kind: str) -> None:
+    heads = {} if kind in ("seq2seq", "rnn") else {"heads": 3}
+    made: Any = build(kind, vocabulary=19, layers=1, width=12, **heads)
+    assert made.special == OWN
+    assert isinstance(made, Prompted) == (kind in kinds("causal"))
+    memory = made.encode(SOURCE, LENGTHS)
+    first = first_token(made, memory, rows=3, device=SOURCE.device)
+    assert first.tolist() == ([10, 12, 4] if kind in kinds("causal") else [BOS] * 3)
+    assert isinstance(made, Aligned)
+    if kind in kinds("causal"):
+        with pytest.raises(RegardError, match="does not look at its source by attention"):
+            align(made, SOURCE, [[4]] * 3)

@@ -1,5 +1,6 @@
 """What CTranslate2 computes with a converted model is what the torch module computes."""
 
+import errno
 import json
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import torch
 
 import regard
 from made_models import WORDS, write_model
+from regard import durable
 from regard.data.tokenizers import Tokenizers
 from regard.errors import RegardError
 from regard.interchange import ctranslate2 as interchange
@@ -126,6 +128,24 @@ def test_nothing_is_written_over(tmp_path):
     (tmp_path / "empty").mkdir()
     interchange.export(directory, tmp_path / "empty")
     assert (tmp_path / "empty" / "model.bin").exists()
+
+
+def test_a_full_disk_leaves_nothing_and_the_export_can_be_tried_again(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    directory = write_model(tmp_path / "model")
+    with monkeypatch.context() as patched:
+        patched.setattr(durable.os, "fsync", full)
+        with pytest.raises(RegardError, match="the disk is full"):
+            interchange.export(directory, tmp_path / "out")
+    with monkeypatch.context() as patched:
+        patched.setattr(interchange.tempfile, "TemporaryDirectory", full)
+        with pytest.raises(RegardError, match="No space left on device; free some space there, or set TMPDIR"):
+            interchange.export(directory, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    interchange.export(directory, tmp_path / "out")
+    assert (tmp_path / "out" / "model.bin").exists()
 
 
 def test_weights_that_do_not_fit_the_recipe_are_refused(tmp_path):

@@ -1,7 +1,6 @@
 import pytest
 
-from regard.errors import RegardError
-from regard.interchange.expressible import EXPRESSED, FIXED, OPTIONAL, obstacle, reach, read_recipe
+from regard.interchange.expressible import EXPRESSED, FIXED, OPTIONAL, obstacle, reach
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.transformer import TransformerConfig
 
@@ -36,11 +35,3 @@ def test_what_cannot_be_expressed_is_told_in_a_sentence(model, told):
 def test_only_learned_positions_end_somewhere():
     assert reach({**COMPLETE, "position": "learned", "maximum": 77}) == 77
     assert reach({**COMPLETE, "position": "rotary", "maximum": 77}) is None
-
-
-def test_a_directory_that_is_no_model_is_told(tmp_path):
-    with pytest.raises(RegardError, match=r"is no model directory: it has no weights\.safetensors"):
-        read_recipe(tmp_path)
-    (tmp_path / "weights.safetensors").touch()
-    with pytest.raises(RegardError, match=r"recipe\.toml cannot be read"):
-        read_recipe(tmp_path)

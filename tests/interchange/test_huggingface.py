@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import shlex
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +19,12 @@ import tokenizers
 import torch
 from torch import Tensor
 
+import tiny_bert
+from made_models import write_model
+from regard import durable
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
+from regard.interchange import ctranslate2
 from regard.interchange.huggingface import export_directory, import_directory
 from regard.interchange.huggingface.sentencepiece import read_model, tokenizer
 from regard.models import build, config_class
@@ -102,8 +111,17 @@ def test_of_every_architecture_it_is_said_what_is_missing_left_over_and_misshape
 
 
 def test_a_long_list_is_cut(gpt: Path):
+    change_weights(
+        gpt, lambda tensors: [tensors.pop(name) for name in list(tensors) if name.startswith("transformer.h.1.")]
+    )
+    change_weights(gpt, lambda tensors: tensors.update({"transformer.h.1.surplus": torch.zeros(1)}))
+    with pytest.raises(RegardError, match=r"h\.1\.attn.* and 4 more"):
+        import_directory(gpt)
+
+
+def test_a_layer_without_tensors_is_named_by_its_setting(gpt: Path):
     change_config(gpt, n_layer=3)
-    with pytest.raises(RegardError, match=r"h\.2\.attn.* and 4 more"):
+    with pytest.raises(RegardError, match=r"config\.json: n_layer is 3, and the weights have tensors of 2 layers only"):
         import_directory(gpt)
 
 
@@ -158,10 +176,109 @@ def test_settings_that_regard_does_not_compute_are_named(gpt: Path, bert: Path):
         import_directory(bert)
 
 
-def test_a_pickle_is_refused_and_how_to_convert_it_is_said(gpt: Path):
-    (gpt / "model.safetensors").rename(gpt / "pytorch_model.bin")
-    with pytest.raises(RegardError, match=r"never reads such files; convert it once.*save_pretrained"):
+def test_a_pickle_is_refused_with_the_command_that_converts_it(tmp_path: Path):
+    directory = tmp_path / 'it\'s a "model" $HOME'
+    model = tiny_bert.save(directory, "BertForMaskedLM")
+    (directory / "model.safetensors").unlink()
+    torch.save(model.state_dict(), directory / "pytorch_model.bin")
+    with pytest.raises(RegardError, match=r"pytorch_model\.bin, which can run code .* never reads such files") as error:
+        import_directory(directory)
+    command = str(error.value).partition("convert it once with: ")[2].partition(" and then import ")[0]
+    assert command.startswith("python -c ")
+    assert "BertForMaskedLM" in command
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    words = [sys.executable, *shlex.split(command)[1:]]
+    subprocess.run(words, check=True, capture_output=True, env=environment)
+    came = import_directory(f"{directory}-safetensors")
+    assert came.tokenizers is not None
+    assert torch.equal(came.weights["embedding.table.weight"], model.bert.embeddings.word_embeddings.weight.detach())
+    given = tiny_bert.tokenizer()("the cats sat.", add_special_tokens=False)["input_ids"]
+    assert came.tokenizers.source.encode(["the cats sat."]) == [given]
+
+
+@pytest.mark.parametrize(
+    ("files", "match"),
+    [
+        (["config.json", "model.bin", "shared_vocabulary.json"], r"a model for CTranslate2 \(model\.bin\)"),
+        (["config.json", "model.bin", "source_vocabulary.txt"], "a model for CTranslate2"),
+        (["config.json", "model.onnx"], r"a model for ONNX \(model\.onnx\)"),
+        (["config.json", "onnx/model.onnx"], r"a model for ONNX \(onnx/model\.onnx\)"),
+        (["model-q4.gguf"], "a model for GGUF"),
+        (["config.json", "tf_model.h5"], "a model for TensorFlow"),
+        (["recipe.toml", "weights.safetensors"], "is a model directory of regard"),
+    ],
+    ids=str,
+)
+def test_directories_of_other_libraries_are_named_for_what_they_are(tmp_path: Path, files: list[str], match: str):
+    for file in files:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text("{}")
+    with pytest.raises(RegardError, match=match):
+        import_directory(tmp_path)
+
+
+def test_a_directory_that_ctranslate2_wrote_is_named(tmp_path: Path):
+    ctranslate2.export(write_model(tmp_path / "ours"), tmp_path / "out")
+    with pytest.raises(RegardError, match="a model for CTranslate2"):
+        import_directory(tmp_path / "out")
+
+
+def test_the_model_type_alone_names_a_body(gpt: Path, bert: Path):
+    for directory in (gpt, bert):
+        plain = import_directory(directory)
+        change_config(directory, architectures=None)
+        again = import_directory(directory)
+        assert again.config == plain.config
+        assert all(torch.equal(again.weights[name], plain.weights[name]) for name in plain.weights)
+
+
+def test_a_body_without_a_head_has_nothing_to_tie(gpt: Path):
+    change_config(gpt, architectures=["GPT2Model"], tie_word_embeddings=False)
+    came = import_directory(gpt)
+    assert came.config == import_directory(gpt).config
+    assert came.config.tied  # type: ignore[attr-defined]
+    change_config(gpt, architectures=["GPT2LMHeadModel"])
+    with pytest.raises(RegardError, match=r"missing: lm_head\.weight"):
         import_directory(gpt)
+
+
+def test_an_export_that_fails_leaves_nothing_and_succeeds_when_it_is_tried_again(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    came = import_directory(bert)
+
+    def export() -> None:
+        export_directory(
+            tmp_path / "out",
+            config=came.config,
+            weights=came.weights,
+            tokenizers=came.tokenizers,
+            more={"inside/more.json": b"{}"},
+        )
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = sorted(tmp_path.iterdir())
+    with monkeypatch.context() as patched:
+        patched.setattr(durable.os, "fsync", full)
+        with pytest.raises(RegardError, match="the disk is full"):
+            export()
+    assert sorted(tmp_path.iterdir()) == before
+    export()
+    names = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    written = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    assert names == {*written, "inside/more.json"}
+    with pytest.raises(RegardError, match="is there already and not empty"):
+        export()
+
+
+def test_an_export_into_the_directory_one_is_in(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    came = import_directory(bert)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    export_directory(".", config=came.config, weights=came.weights)
+    assert (tmp_path / "here" / "config.json").exists()
 
 
 def test_what_is_not_there_or_damaged_is_named(gpt: Path, tmp_path: Path):

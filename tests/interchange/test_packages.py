@@ -35,7 +35,27 @@ def test_what_is_neither_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
     two = ["a/config.json", "a/x.safetensors", "b/config.json", "b/y.safetensors"]
     install(tmp_path, "two_models", two)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(RegardError, match="has: none"):
+    with pytest.raises(RegardError, match=r"has no directory with config\.json"):
         find_directory("without-model")
-    with pytest.raises(RegardError, match="has: a, b"):
+    with pytest.raises(RegardError, match=r"has several models; name one of: two-models/a, two-models/b$"):
         find_directory("two-models")
+
+
+def test_one_of_several_models_in_a_package_is_named_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folders = ["zoo/small", "zoo/large", "zoo/old/small"]
+    install(tmp_path, "zoo", [f"{folder}/{file}" for folder in folders for file in ("config.json", "m.safetensors")])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path / "zoo-1.0.dist-info")  # where no directory has the name of the package
+    with pytest.raises(
+        RegardError, match="several models; name one of: zoo/zoo/large, zoo/zoo/old/small, zoo/zoo/small"
+    ):
+        find_directory("zoo")
+    assert find_directory("zoo/large") == tmp_path / "zoo" / "large"
+    assert find_directory("zoo/zoo/small") == tmp_path / "zoo" / "small"
+    assert find_directory("zoo/old/small/") == tmp_path / "zoo" / "old" / "small"
+    with pytest.raises(RegardError, match="several models at small; name one of: zoo/zoo/old/small, zoo/zoo/small"):
+        find_directory("zoo/small")
+    with pytest.raises(RegardError, match="no model at tiny; name one of"):
+        find_directory("zoo/tiny")
+    with pytest.raises(RegardError, match="neither a directory nor an installed package"):
+        find_directory("no-such-package/small")

@@ -14,6 +14,7 @@ from regard.attention.recorder import recording
 from regard.errors import RegardError
 from regard.layers.blocks import Block, Stack
 from regard.layers.feed_forward import FeedForward
+from regard.layers.low_rank import add_low_rank
 from regard.layers.steps import FEW_HEADS, Steps, steps_of
 from regard.layers.wiring import build
 
@@ -111,5 +112,12 @@ def test_what_it_does_not_compute_it_leaves_to_the_stack() -> None:
         steps = begin(stack, 2, memory, None)
         with recording(stack), pytest.raises(RegardError, match="begin recording before"):
             steps.step(torch.randn(2, WIDTH))
+        for changed in (["query"], ["inner"], ["outer"], ["output"]):
+            with_more = stack_of()
+            add_low_rank(with_more.blocks[1], rank=2, names=tuple(changed))
+            assert steps_of(with_more, rows=2, memory=memory) is None
+        gated = stack_of(activation="swiglu")
+        add_low_rank(gated.blocks[0], rank=2, names=("gate",))
+        assert steps_of(gated, rows=2, memory=memory) is None
         stack.blocks[1].attention.score = torch.nn.Identity()
         assert steps_of(stack, rows=2, memory=memory) is None

@@ -348,3 +348,50 @@ def find(made: Record, name: str) -> Record:
     (found,) = (each for each in made["maps"] if each["name"] == name)
     result: Record = found
     return result
+
+
+PAIR = ["[CLS]", "a", "cat", "sat", "[SEP]", "a", "cat", "slept", "[SEP]"]
+BORDER = 5
+
+
+def pair(layers: int = 3) -> Record:
+    """Self-attention over two texts, of which the second begins at BORDER; two heads."""
+    generator = np.random.default_rng(17)
+    shared = {"kind": "self", "query": "source", "key": "source"}
+    maps = [
+        attention_map(
+            f"blocks.{layer}", softmax(generator.normal(size=(2, len(PAIR), len(PAIR)))), layer=layer, **shared
+        )
+        for layer in range(layers)
+    ]
+    return record({"source": tokens(PAIR) | {"border": BORDER}}, maps, title="a pair")
+
+
+SAID = ["O", "Romeo", ",", "Romeo", "!"]  # after "RO"
+READ = ["RO", "O", "Romeo", ",", "Romeo"]
+
+
+def writer(layers: int = 2, encoding: str = "f32", kept: int = -1) -> Record:
+    """What a model that writes gives: causal maps, and the queries and keys of one layer."""
+    generator = np.random.default_rng(19)
+    count, width = len(SAID), 8
+    maps = []
+    for layer in range(layers):
+        queries, keys = (generator.normal(size=(2, count, width)) for _ in range(2))
+        scores = np.where(np.tri(count, dtype=bool), queries @ keys.transpose(0, 2, 1), -np.inf)
+        fields = {"kind": "self", "query": "target", "key": "target", "layer": layer, "inputs": READ}
+        known = {"vectors": vectors_of(queries, keys)} if layer == kept % layers else {}
+        maps.append(
+            attention_map(f"blocks.{layer}", softmax(scores.astype(np.float32)), encoding=encoding, **fields, **known)
+        )
+    sides = {"source": tokens(["RO"]), "target": tokens(SAID)}
+    return record(sides, maps, title="RO → O Romeo, Romeo!", model={"name": "runs/writer", "task": "write"})
+
+
+def classifier() -> Record:
+    """A reader whose answer is a label: saliency of the label, and no attention on the same axes."""
+    made = pair(1)
+    made["sides"]["target"] = tokens(["same"])
+    made["answer"] = {"text": "same", "logprobs": [-0.2], "alternatives": [[["same", -0.2]]], "places": [0]}
+    made["saliency"] = {"source": attention_map("saliency", np.linspace(-1, 1, len(PAIR))[None, None], sums="any")}
+    return made

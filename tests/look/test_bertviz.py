@@ -32,10 +32,14 @@ def test_the_attentions_of_transformers_are_taken_as_they_are():
         assert_close(record.maps[layer].weights, weights[0].detach())
 
 
-def test_a_second_sentence_divides_the_sides():
-    record = head_view(attention(), TOKENS, sentence_b_start=4)
-    assert {side: len(record.sides[side].items) for side in record.sides} == {"A": 4, "B": 3}
-    assert record.map("A→B.1").weights.shape == (3, 4, 3)
+def test_a_second_sentence_has_a_border_and_the_weights_stay_whole():
+    given = attention()
+    record = head_view(given, TOKENS, sentence_b_start=4)
+    assert record.sides["tokens"].border == 4
+    assert_close(record.map("attention.1").weights, given[1][0].detach())
+    for border in (0, 7, -1):
+        with pytest.raises(ValueError, match="sentence_b_start"):
+            head_view(given, TOKENS, sentence_b_start=border)
 
 
 def test_encoder_decoder_arguments():

@@ -16,8 +16,9 @@ import torch
 from browsing import BIG, VIEWS, Open, cell, inked, number, playwright, point, pressed, ranked
 
 from regard.look import page as look_page
-from regard.look.record import Map, Side
+from regard.look.record import Map
 from regard.look.record import Record as LookRecord
+from regard.tasks.base import Side
 
 
 @pytest.mark.parametrize("encoding", ["f32", "u8", "f32+deflate", "u8+deflate"])
@@ -112,6 +113,9 @@ def test_a_heat_map_zooms_and_pans(show: Open):
     playwright.expect(frame).to_have_attribute("data-pointed", "20 17")  # what is under the pointer stays there
     x, y = cell(page, 20, 17)
     assert x - cell(page, 20, 16)[0] > 2 * width
+    page.mouse.move(
+        x, y
+    )  # a wheel turns at whole pixels, so the middle of the cell is no longer quite under the pointer
     page.mouse.down()
     page.mouse.move(x - 30, y - 20, steps=4)
     page.mouse.up()
@@ -233,7 +237,7 @@ def test_the_beam_is_a_tree_with_probabilities(show: Open):
     page.keyboard.press("End")
     assert page.evaluate("document.activeElement.dataset.index") == str(last)
     page.locator("button.token >> nth=3").click()
-    assert page.locator(".subject .token").all_inner_texts() == ["_ein", "_mann", "_schläft", "_auf"]
+    assert page.locator(".subject .token").all_inner_texts() == ["▁ein", "▁mann", "▁schläft", "▁auf"]
 
 
 def places(page: Any) -> dict[int, tuple[float, float, float]]:
@@ -256,7 +260,7 @@ def test_a_long_beam_goes_on_below_and_no_link_crosses_another(show: Open):
     playwright.expect(page.locator(".node")).to_have_count(len(nodes))
     assert page.locator(".beam").evaluate("each => each.scrollWidth <= each.clientWidth")
     bands = int(page.locator(".beam svg").get_attribute("data-bands"))
-    assert 2 <= bands <= 4
+    assert 2 <= bands <= 5
     where = places(page)
     rows = {y for _, y, _ in where.values()}
     assert len(rows) <= bands * 10  # never more than a step has nodes
@@ -314,9 +318,9 @@ def test_the_answer_shows_probabilities_and_alternatives_in_every_view(show: Ope
     page.locator("button.token >> nth=1").hover()
     rows = page.locator(".popover li").all_inner_texts()
     assert len(rows) == len(made["answer"]["alternatives"][1])
-    assert rows[1].split()[0] == "_eine"
+    assert rows[1].split()[0] == "▁eine"
     page.locator("button.token >> nth=4").click()
-    playwright.expect(page.locator(".ranking h3")).to_have_text("_der looks at")
+    playwright.expect(page.locator(".ranking h3")).to_have_text("▁der looks at")
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.dataset.at") == "5"
 

@@ -4,14 +4,14 @@ import math
 
 import pytest
 import torch
+from captured import captured
 from torch.testing import assert_close
 
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.decoding import DecodingConfig
 from regard.errors import RegardError
-from regard.look.capture import capture
 from regard.models import build
-from regard.tasks.translate import Translate
+from regard.tasks.translate.task import Translate
 
 LETTERS = "abcdefghijk"
 GREEDY = DecodingConfig(beam=1, max_length=9)
@@ -33,7 +33,7 @@ def model(kind: str, **settings: object) -> torch.nn.Module:
 
 def test_cross_attention_is_the_softmax_of_its_own_queries_and_keys():
     module = model("transformer")
-    record = capture(module, task(), "badge", decoding=GREEDY)
+    record = captured(module, task(), "badge", decoding=GREEDY)
     caught: dict[str, torch.Tensor] = {}
     block = module.decoder.blocks[1].cross
     hooks = [
@@ -54,7 +54,7 @@ def test_cross_attention_is_the_softmax_of_its_own_queries_and_keys():
 @pytest.mark.parametrize("score", ["cosine", "additive", "location", "general", "dot", "scaled_dot"])
 @pytest.mark.parametrize("order", ["bahdanau", "luong"])
 def test_recurrent_attention_aligns_every_item_of_the_answer(score: str, order: str):
-    record = capture(model("seq2seq", score=score, order=order), task(), "badge", decoding=GREEDY)
+    record = captured(model("seq2seq", score=score, order=order), task(), "badge", decoding=GREEDY)
     cross = record.map("decoder.attention")
     assert cross.weights.shape == (1, len(record.sides["target"].items), 6)
     assert_close(cross.weights.sum(-1), torch.ones_like(cross.weights[..., 0]))
@@ -65,8 +65,8 @@ def test_recurrent_attention_aligns_every_item_of_the_answer(score: str, order: 
 def test_beam_and_greedy_show_the_answer_they_gave(kind: str):
     module = model(kind)
     for decoding in (GREEDY, DecodingConfig(beam=3, max_length=9)):
-        record = capture(module, task(), "hide", decoding=decoding, beam=True)
-        said = task().answer(module, ["hide"], decoding=decoding)[0][0]
+        record = captured(module, task(), "hide", decoding=decoding)
+        said = task().translate(module, ["hide"], decoding=decoding)[0][0]
         assert record.answer is not None
         assert record.answer.text == said.text
         count = len(said.logprobs)
@@ -74,7 +74,7 @@ def test_beam_and_greedy_show_the_answer_they_gave(kind: str):
 
 
 def test_the_tree_holds_the_answer_and_its_sums():
-    record = capture(model("transformer"), task(), "face", decoding=DecodingConfig(beam=3, max_length=7), beam=True)
+    record = captured(model("transformer"), task(), "face", decoding=DecodingConfig(beam=3, max_length=7))
     assert record.beam is not None
     nodes = record.beam["nodes"]
     assert any(node["state"] == "answer" for node in nodes)
@@ -84,19 +84,19 @@ def test_the_tree_holds_the_answer_and_its_sums():
 
 
 def test_a_reference_is_said_and_looked_at():
-    record = capture(model("transformer"), task(), "badge", decoding=GREEDY, reference="cab")
+    record = captured(model("transformer"), task(), "badge", decoding=GREEDY, reference="cab")
     assert record.sides["target"].items == ("c", "a", "b", "</s>")
     assert record.answer is not None
     assert record.answer.text == "cab"
 
 
 def test_only_what_is_asked_for_is_computed():
-    record = capture(model("transformer"), task(), "badge", decoding=GREEDY, only="decoder.blocks.1.*")
+    record = captured(model("transformer"), task(), "badge", decoding=GREEDY, only="decoder.blocks.1.*")
     assert [each.name for each in record.maps] == ["decoder.blocks.1.attention", "decoder.blocks.1.cross"]
 
 
 def test_one_layer_of_a_recurrent_network_is_that_layers_gates():
-    record = capture(model("seq2seq"), task(), "badge", decoding=GREEDY, only="*.1.*")
+    record = captured(model("seq2seq"), task(), "badge", decoding=GREEDY, only="*.1.*")
     assert [(each.name, each.layer, each.kind) for each in record.maps] == [
         ("encoder.layers.1.forward", 1, "gates"),
         ("encoder.layers.1.reverse", 1, "gates"),
@@ -105,15 +105,15 @@ def test_one_layer_of_a_recurrent_network_is_that_layers_gates():
 
 def test_one_head_is_the_head_of_the_whole():
     module = model("transformer")
-    everything = capture(module, task(), "badge", decoding=GREEDY)
-    record = capture(module, task(), "badge", decoding=GREEDY, head=2)
+    everything = captured(module, task(), "badge", decoding=GREEDY)
+    record = captured(module, task(), "badge", decoding=GREEDY, head=2)
     for each in record.maps:
         assert each.heads == (2,)
         assert_close(each.weights, everything.map(each.name).weights[2:])
-    with pytest.raises(RegardError, match="matches only='\\*', head=3"):
-        capture(module, task(), "badge", decoding=GREEDY, head=3)
-    with pytest.raises(RegardError, match="look without layer and head"):
-        capture(module, task(), "badge", decoding=GREEDY, only="*.7.*")
+    with pytest.raises(RegardError, match="no weights of that layer or head"):
+        captured(module, task(), "badge", decoding=GREEDY, head=3)
+    with pytest.raises(RegardError, match="no weights of that layer or head"):
+        captured(module, task(), "badge", decoding=GREEDY, only="*.7.*")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_one_head_is_the_head_of_the_whole():
     ],
 )
 def test_queries_and_keys_make_the_scores_behind_the_weights(kind: str, settings: dict[str, str]):
-    record = capture(model(kind, **settings), task(), "badge", decoding=GREEDY, reference="cab")
+    record = captured(model(kind, **settings), task(), "badge", decoding=GREEDY, reference="cab")
     cross = [each for each in record.maps if each.kind == "cross"]
     for each in cross:
         assert each.vectors is not None
@@ -138,15 +138,15 @@ def test_queries_and_keys_make_the_scores_behind_the_weights(kind: str, settings
 
 
 def test_a_score_that_is_no_dot_product_has_no_queries_and_keys_to_show():
-    record = capture(model("seq2seq", score="additive"), task(), "badge", decoding=GREEDY)
+    record = captured(model("seq2seq", score="additive"), task(), "badge", decoding=GREEDY)
     assert [each.vectors for each in record.maps] == [None] * len(record.maps)
 
 
 def test_queries_and_keys_are_kept_as_far_as_there_is_room_those_of_the_alignment_first(monkeypatch):
     size = (4 + 6) * 12  # of the alignment: 3 heads of width 4, answer of 4 items, source of 6
     for room, enough in ((size - 1, False), (size, True)):
-        monkeypatch.setattr("regard.look.seen.MOST_VECTORS", room)
-        record = capture(model("transformer"), task(), "badge", decoding=GREEDY, reference="cab")
+        monkeypatch.setattr("regard.look.watch.MOST_VECTORS", room)
+        record = captured(model("transformer"), task(), "badge", decoding=GREEDY, reference="cab")
         kept = {each.name: each.vectors for each in record.maps if each.vectors is not None}
         assert ("decoder.blocks.1.cross" in kept) == enough
         assert 0 < sum(part.numel() for vectors in kept.values() for part in vectors) <= room
@@ -156,7 +156,7 @@ def test_queries_and_keys_are_kept_as_far_as_there_is_room_those_of_the_alignmen
 def test_saliency_is_gradient_times_input_found_by_small_steps(kind: str):
     """d/dt of log p when the embedding of source item i is scaled by t, at t = 1, is Σ_d x_id ∂ log p / ∂ x_id."""
     module, chosen = model(kind).double(), task()
-    record = capture(module, chosen, "bad", decoding=GREEDY, reference="ce")
+    record = captured(module, chosen, "bad", decoding=GREEDY, reference="ce")
     source = torch.tensor([[*chosen.tokenizers.source.encode(["bad"])[0], 3]])
     said = chosen.tokenizers.target.encode(["ce"])[0]
 

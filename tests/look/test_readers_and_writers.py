@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from browsing import Open, inked, playwright
+from captured import captured
 from rich.console import Console
 from torch.testing import assert_close
 
@@ -15,14 +16,13 @@ import regard
 import tiny_bert
 import tiny_gpt2
 from regard import models
+from regard.api.exchange import import_model
+from regard.commands.look import draw, run
 from regard.data.tokenizers import Tokenizer
 from regard.decoding import DecodingConfig
 from regard.errors import RegardError
-from regard.jobs.imported import import_model
 from regard.look.record import Record
-from regard.look.writing import capture_writing
-from regard.tasks.write import Write
-from regard.viewer import draw, run
+from regard.tasks.write.task import Write
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
 MASKED = "the [MASK] sat on a red [MASK]."
@@ -77,6 +77,8 @@ def test_two_texts_are_two_segments(bert: tuple[Any, Any]):
     record = ours.look(("the cat", "a sad dog"))
     given = tiny_bert.tokenizer()("the cat", "a sad dog", return_tensors="pt")
     assert record.sides["source"].items == ("[CLS]", "the", "cat", "[SEP]", "a", "sad", "dog", "[SEP]")
+    assert record.sides["source"].border == 4
+    assert ours.look("the cat").sides["source"].border is None
     assert_attentions(record, theirs(**given, output_attentions=True).attentions)
     assert record.answer is None
 
@@ -86,7 +88,7 @@ def test_one_layer_and_one_head_of_a_bert_are_those_of_the_whole(bert: tuple[Any
     (found,) = ours.look(MASKED, layer=1, head=1).maps
     assert (found.layer, found.heads) == (1, (1,))
     assert_close(found.weights, ours.look(MASKED).maps[1].weights[1:])
-    with pytest.raises(RegardError, match="look without layer and head"):
+    with pytest.raises(RegardError, match="no weights of that layer or head"):
         ours.look(MASKED, layer=3)
 
 
@@ -165,14 +167,14 @@ def test_gates_of_a_recurrent_writer_are_over_the_past():
     torch.manual_seed(1)
     module = models.build("rnn", vocabulary=tokenizer.size, layers=2, width=12)
     task = Write(tokenizer, block=8, reach=None)
-    record = capture_writing(module, task, "abc", decoding=DecodingConfig(beam=1, max_length=4))
+    record = captured(module, task, "abc", decoding=DecodingConfig(beam=1, max_length=4))
     assert [(each.kind, each.layer, each.sums) for each in record.maps] == [("gates", 0, "any"), ("gates", 1, "any")]
     for each in record.maps:
         assert (each.weights.triu(1) == 0).all()
         assert (each.weights[0].diagonal() > 0).all()
     plain = models.build("rnn", vocabulary=tokenizer.size, layers=1, width=12, cell="rnn")
-    with pytest.raises(RegardError, match="a plain recurrent network without attention has nothing"):
-        capture_writing(plain, task, "abc", decoding=DecodingConfig(beam=1, max_length=4))
+    with pytest.raises(RegardError, match="a recurrent network without attention"):
+        captured(plain, task, "abc", decoding=DecodingConfig(beam=1, max_length=4))
 
 
 def test_the_terminal_shows_what_looks_and_the_likeliest_choices(bert: tuple[Any, Any], gpt: tuple[Any, Any]):
@@ -186,7 +188,7 @@ def test_the_terminal_shows_what_looks_and_the_likeliest_choices(bert: tuple[Any
     )
     assert sum(line.startswith("  ") and len(line.split()) == 10 and "0." in line for line in lines) == 2
     assert lines[-1] == " ab"
-    assert lines[-3].split()[0] == "▁ab"  # what was said, from the token before it: the column
+    assert lines[-3].split()[:3] == ["ab", "▸", "▁ab"]  # what was read last, and what was said then
     assert lines[-4].split() == ["ab"]
 
 
@@ -202,7 +204,7 @@ def test_files_statistics_and_two_models_side_by_side(bert: tuple[Any, Any], gpt
     run([names[0], "the cat\ta dog"], out=tmp_path / "bert.svg", statistics=None, **options)
     run([*names, "ab"], out=tmp_path / "both.html", statistics=tmp_path / "lines.txt", **options)
     assert (tmp_path / "both.html").read_text("utf-8").count('"format":"regard.record"') == 2
-    with pytest.raises(RegardError, match="this is for models of pairs"):
+    with pytest.raises(RegardError, match="which aligns no words"):
         run([names[0], "ab"], out=None, statistics=None, **{**options, "pharaoh": True})
 
 

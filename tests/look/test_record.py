@@ -1,6 +1,9 @@
 """A record is a value: it goes to JSON and back, and keeps what it was given."""
 
+import errno
 import json
+import math
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +15,9 @@ from torch.testing import assert_close
 
 from regard.errors import RegardError
 from regard.look import record as subject
-from regard.look.record import Answer, Map, Record, Side
-from regard.look.seen import MOST_VECTORS
+from regard.look.record import Answer, Map, Record
+from regard.look.watch import MOST_VECTORS
+from regard.tasks.base import Side
 
 
 def made(weights: torch.Tensor) -> Record:
@@ -40,11 +44,11 @@ def test_json_and_back_is_the_same_record(seed: int, heads: int, queries: int, k
 
 
 def test_many_weights_are_stored_as_bytes_and_stay_close(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(subject, "PRECISE", 100)
-    monkeypatch.setattr(subject, "COMPRESSED", 50)
     weights = torch.rand(2, 11, 11).softmax(-1)
-    stored = made(weights).to_json()["maps"][0]
-    assert stored["encoding"] == "u8+deflate"
+    monkeypatch.setattr(subject, "PRECISE", 2 * weights.numel() - 1)  # more than one map of the two has, less than both
+    monkeypatch.setattr(subject, "COMPRESSED", 50)
+    assert {each["encoding"] for each in made(weights).to_json()["maps"]} == {"u8+deflate"}
+    assert {each["encoding"] for each in made(weights[:1]).to_json()["maps"]} == {"f32+deflate"}
     found = Record.from_json(json.loads(json.dumps(made(weights).to_json()))).maps[0].weights
     assert ((found - weights).abs() <= weights.amax(-1, keepdim=True) / 509).all()
 
@@ -92,7 +96,6 @@ def test_every_ending_is_written_and_others_are_refused(tmp_path: Path):
         record.save(tmp_path / "look.gif")
 
 
-@pytest.mark.filterwarnings("ignore:Glyph")  # a font need not have a picture of NUL
 @pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
 def test_names_that_a_picture_could_read_as_something_else_are_drawn_as_they_are(tmp_path: Path, ending: str):
     names = ("$x^2$", "$\\frac$", "costs $5", "\x00\x1b[31m", "\u202eabc", "x" * 10_000, "</text><script>", "</s>")
@@ -112,8 +115,12 @@ def test_a_record_of_another_time_or_a_damaged_one_is_refused(tmp_path: Path):
         Record.from_json({**stored, "version": 2})
     with pytest.raises(RegardError, match="damaged"):
         Record.from_json({**stored, "maps": [{**stored["maps"][0], "weights": "AAAA"}]})
-    (tmp_path / "x.json").write_text("{")
-    with pytest.raises(RegardError, match="cannot be read"):
+    for text in ("{", "[" * 100_000, "\udcff"):
+        (tmp_path / "x.json").write_text(text, errors="surrogateescape")
+        with pytest.raises(RegardError, match="cannot be read"):
+            Record.load(tmp_path / "x.json")
+    (tmp_path / "x.json").write_text("[]")
+    with pytest.raises(RegardError, match="not a record"):
         Record.load(tmp_path / "x.json")
 
 
@@ -122,3 +129,64 @@ def test_a_notebook_shows_it_in_a_frame_of_its_own():
     assert shown.startswith('<iframe sandbox="allow-scripts" srcdoc="')
     assert shown.count("<iframe") == 1
     assert "<script" not in shown
+
+
+def test_a_record_prints_as_one_short_line():
+    record = made(torch.rand(8, 11, 11))
+    assert repr(record) == "Record('a title', sides: source 11, target 11, maps: 2)"
+    assert len(repr(replace(record, title="x\n" * 10_000))) < 200
+    assert len(repr(record.maps[0])) < 200
+
+
+def test_notes_go_to_json_and_back_and_older_records_have_none():
+    record = made(torch.rand(1, 2, 3))
+    assert "notes" not in record.to_json()
+    assert Record.from_json(record.to_json()).notes == ()
+    noted = replace(record, notes=("The text was cut to 256 tokens.",))
+    assert Record.from_json(json.loads(json.dumps(noted.to_json()))).notes == noted.notes
+
+
+def test_the_border_of_a_pair_goes_to_json_and_back():
+    side = Side(("[CLS]", "a", "[SEP]", "b", "[SEP]"), border=3)
+    each = Map("m", "self", "s", "s", torch.eye(5)[None], (0,))
+    assert Record.from_json(json.loads(json.dumps(Record("", {"s": side}, (each,)).to_json()))).sides["s"] == side
+
+
+def test_what_is_not_finite_is_null_in_json_and_a_probability_of_nothing_again():
+    record = made(torch.rand(1, 2, 3))
+    answer = Answer("lm", (-0.5, -math.inf), ((("l", -0.5),), (("m", -math.inf),)))
+    stored = json.loads(json.dumps(replace(record, answer=answer).to_json(), allow_nan=False))
+    assert stored["answer"]["logprobs"] == [-0.5, None]
+    assert Record.from_json(stored).answer == answer
+
+
+ENDINGS = (".json", ".html", ".png", ".svg", ".pdf")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_place_that_cannot_be_written_to_is_a_sentence_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+):
+    record = made(torch.rand(1, 2, 3))
+    with pytest.raises(RegardError, match="cannot write"):
+        record.save(tmp_path / "missing" / f"look{ending}")
+    (tmp_path / f"folder{ending}").mkdir()
+    with pytest.raises(RegardError, match="cannot write"):
+        record.save(tmp_path / f"folder{ending}")
+    (tmp_path / f"look{ending}").write_text("before")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RegardError, match="the disk is full"):
+        record.save(tmp_path / f"look{ending}")
+    assert (tmp_path / f"look{ending}").read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"folder{ending}", f"look{ending}"]
+
+
+def test_half_a_character_is_saved_and_loaded(tmp_path: Path):
+    side = Side(("a", "\ud800"))
+    Record("\ud800 ▁b", {"s": side}, (Map("m", "self", "s", "s", torch.eye(2)[None], (0,)),)).save(tmp_path / "l.json")
+    assert Record.load(tmp_path / "l.json").sides["s"] == side
+    assert "▁b" in (tmp_path / "l.json").read_text("utf-8")

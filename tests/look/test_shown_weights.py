@@ -13,16 +13,17 @@ import made_records
 import numpy as np
 import pytest
 import torch
+from captured import captured
 
 from marian_copy import LAYERS, VOCABULARY, marian
 from regard.attention import MultiHead, recording
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.decoding import DecodingConfig
-from regard.look.capture import capture
-from regard.look.record import Map, Record, Side
+from regard.look.record import Map, Record
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.special import BOS, EOS
-from regard.tasks.translate import Translate
+from regard.tasks.base import Side
+from regard.tasks.translate.task import Translate
 from seq2seq_numbers import Numbers
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -50,10 +51,10 @@ def test_a_page_holds_the_attentions_that_marian_returns(tmp_path: Path, referen
     ours, theirs = marian()
     chosen = task()
     assert chosen.tokenizers.source.size <= VOCABULARY
-    record = capture(ours, chosen, "face to face", decoding=BEAM, reference=reference)
+    record = captured(ours, chosen, "face to face", decoding=BEAM, reference=reference)
     made = in_page(record, tmp_path / "look.html")
     found = chosen.tokenizers.target.encode([reference])[0] if reference else None
-    said = chosen.answer(ours, ["face to face"], decoding=BEAM)[0][0].tokens if found is None else found
+    said = chosen.translate(ours, ["face to face"], decoding=BEAM)[0][0].tokens if found is None else found
     source, given = torch.tensor([read(chosen, "face to face")]), torch.tensor([[BOS, *said]])
     assert len(made["sides"]["target"]["items"]) == given.shape[1]
     expected = theirs(input_ids=source, decoder_input_ids=given, output_attentions=True)
@@ -73,7 +74,7 @@ def test_a_browser_shows_the_attentions_that_marian_returns(watched: Callable[..
     browsing = pytest.importorskip("browsing")
     ours, theirs = marian()
     chosen = task()
-    capture(ours, chosen, "badge", decoding=BEAM, reference="cab").save(tmp_path / "look.html")
+    captured(ours, chosen, "badge", decoding=BEAM, reference="cab").save(tmp_path / "look.html")
     given = torch.tensor([[BOS, *chosen.tokenizers.target.encode(["cab"])[0]]])
     expected = theirs(input_ids=torch.tensor([read(chosen, "badge")]), decoder_input_ids=given, output_attentions=True)
     page = watched()
@@ -112,8 +113,8 @@ def test_a_page_holds_the_alignment_of_an_lstm_that_numpy_computes(tmp_path: Pat
     model = Seq2Seq(config, vocabulary=chosen.tokenizers.source.size)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=1.0)
-    made = in_page(capture(model.eval(), chosen, "face to face", decoding=BEAM), tmp_path / "look.html")
-    said = chosen.answer(model, ["face to face"], decoding=BEAM)[0][0].tokens
+    made = in_page(captured(model.eval(), chosen, "face to face", decoding=BEAM), tmp_path / "look.html")
+    said = chosen.translate(model, ["face to face"], decoding=BEAM)[0][0].tokens
     numbers = Numbers(model, score=score, order=order, cell="lstm")
     _, expected = numbers.decode(read(chosen, "face to face"), [BOS, *said])
     shown = made_records.decode(made_records.find(made, "decoder.attention"))

@@ -2,6 +2,8 @@ import torch
 from rich.cells import cell_len
 from rich.console import Console
 
+from regard.commands.look import draw
+from regard.look.record import Map, Record, Side
 from regard.look.terminal import heat_map
 
 WEIGHTS = torch.tensor([[0.0, 0.25, 0.5], [0.75, 1.0, 0.1]])
@@ -68,3 +70,12 @@ def test_markup_in_a_name_is_text():
 def test_wide_characters_count_as_two():
     found = lines(WEIGHTS, ["注意", "b"], ["x", "機械", "z"])
     assert {cell_len(line) for line in found} == {cell_len("注意") + 1 + 3 * (cell_len("機械") + 1)}
+
+
+def test_notes_stand_above_the_map():
+    each = Map("m", "self", "s", "s", torch.eye(2)[None], (0,))
+    console = Console(width=80, color_system=None)
+    with console.capture() as shown:
+        draw(Record("", {"s": Side(("a", "b"))}, (each,), notes=("The text was cut to [2] tokens.",)), console)
+    found = shown.get()
+    assert found.index("The text was cut to [2] tokens.") < found.index("██")

@@ -10,6 +10,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from regard.decoding import DecodingConfig, search
+from regard.layers.low_rank import add_low_rank
 from regard.models import build, kinds
 
 VOCABULARY = 23
@@ -81,6 +82,37 @@ def test_steps_from_a_prompt_equal_the_whole_text_at_once(options: dict[str, Any
         state = model.start(memory)
         assert torch.equal(model.first(memory), text[:, prompt - 1])
         for place in range(prompt - 1, text.shape[1]):
+            found, state = model.step(text[:, place], state)
+            assert_close(found, whole[:, place], atol=1e-9, rtol=1e-7)
+
+
+@every
+def test_gradients_of_steps_are_those_of_the_whole_text_at_once(options: dict[str, Any]):
+    model, text = tiny(options), tokens(3, 9)
+    parameters = list(model.parameters())
+    whole = torch.autograd.grad(model.output(model(text)).square().sum(), parameters)
+    memory = model.encode(text[:, :1])
+    state, losses = model.start(memory), []
+    for place in range(9):
+        found, state = model.step(text[:, place], state)
+        losses.append(found.square().sum())
+    stepped = torch.autograd.grad(torch.stack(losses).sum(), parameters)
+    for one, other in zip(stepped, whole, strict=True):
+        assert_close(one, other, atol=1e-7, rtol=1e-6)
+
+
+@pytest.mark.parametrize("options", [options for options in OPTIONS if options["kind"] == "gpt"], ids=str)
+def test_steps_see_a_change_of_low_rank(options: dict[str, Any]):
+    model, text = tiny(options), tokens(3, 9)
+    assert add_low_rank(model, rank=2)
+    model.double()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(".up"):
+                parameter.normal_(generator=torch.Generator().manual_seed(2))
+        memory = model.encode(text[:, :4])
+        state, whole = model.start(memory), logits(model, text)
+        for place in range(3, 9):
             found, state = model.step(text[:, place], state)
             assert_close(found, whole[:, place], atol=1e-9, rtol=1e-7)
 

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.look import recording
 from regard.models import KINDS, build, config_class, kinds
-from regard.tasks.translate import Translate
+from regard.tasks.translate.task import Translate
 
 VOCABULARY = 19
 
@@ -65,6 +65,20 @@ def test_steps_equal_teacher_forcing(kind: str):
     for place in range(examples.target.shape[1]):
         logits, state = model.step(examples.target[:, place], state)
         assert_close(logits, whole[:, place], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", kinds("pairs"))
+def test_gradients_of_steps_are_those_of_teacher_forcing(kind: str):
+    model, examples = tiny(kind).eval(), batch()
+    parameters = [p for name, p in model.named_parameters() if not name.endswith("key.bias")]
+    whole = model.output(model(examples.source, examples.source_lengths, examples.target))
+    wanted = torch.autograd.grad(whole.square().sum(), parameters)
+    state, losses = model.start(model.encode(examples.source, examples.source_lengths)), []
+    for token in examples.target.unbind(1):
+        logits, state = model.step(token, state)
+        losses.append(logits.square().sum())
+    for found, each in zip(torch.autograd.grad(torch.stack(losses).sum(), parameters), wanted, strict=True):
+        assert_close(found, each, atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.parametrize("kind", kinds("pairs"))

@@ -11,13 +11,12 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from regard import models
-from regard.data.framing import Framing
-from regard.data.similar import Similar
-from regard.data.text_batches import in_order_of_length
+from regard.data.rows.batches import in_order_of_length
+from regard.data.rows.framing import Framing
 from regard.data.tokenizers import Tokenizer
 from regard.special import OWN
-from regard.tasks.embed import Embed, contrast, retrieval, spearman
-from regard.tasks.reading import Reading
+from regard.tasks.embed import Embed, Similar, contrast, retrieval, spearman
+from regard.tasks.rows import Rows
 
 NOTHING = torch.zeros(5, 5, dtype=torch.bool)
 
@@ -53,7 +52,7 @@ def made() -> tuple[Embed, Any]:
     torch.manual_seed(0)
     sizes = {"layers": 1, "width": 12, "heads": 3, "pooler": False, "next_sentence": False}
     model = models.build("bert", vocabulary=tokenizer.size, **sizes)
-    return Embed(Reading(tokenizer, Framing(OWN, 9))), model.eval()
+    return Embed(Rows(tokenizer, Framing(OWN, 9))), model.eval()
 
 
 def test_the_loss_of_a_batch_is_that_of_its_texts_one_by_one(made: tuple[Embed, Any]):
@@ -62,9 +61,7 @@ def test_the_loss_of_a_batch_is_that_of_its_texts_one_by_one(made: tuple[Embed, 
     rows = task.encode([Similar(*pair, None, "here") for pair in pairs])
     (batch,) = in_order_of_length(rows, batch_tokens=1000, special=OWN)
     assert batch.targets == 4
-    first, second = (
-        torch.tensor([task.answer(model, [text])[0] for text in side]) for side in zip(*pairs, strict=True)
-    )
+    first, second = (torch.cat([task.embed(model, [text]) for text in side]) for side in zip(*pairs, strict=True))
     expected = by_hand(first, second, {(1, 2), (2, 1)})  # both partners of g are right
     assert float(task.loss(model, batch).detach()) == pytest.approx(expected, rel=1e-4)
 
@@ -73,7 +70,7 @@ def test_pairs_with_a_score_are_learned_from_the_score_on_that_means_the_same(ma
     task, _ = made
     pairs = [Similar("a", "b", None, "1"), Similar("c", "d", 3.0, "2"), Similar("e", "f", 4.0, "3")]
     assert [each.place for each in task.alike(pairs)] == ["1"]
-    assert [each.place for each in Embed(task.reading, same=4).alike(pairs)] == ["1", "3"]
+    assert [each.place for each in Embed(task.rows, same=4).alike(pairs)] == ["1", "3"]
     assert len(task.encode(pairs)) == 1
 
 

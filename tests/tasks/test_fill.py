@@ -13,10 +13,10 @@ import torch
 import regard
 import tiny_bert
 from regard import recipes
-from regard.data.documents import FOLLOWS, pair_up
-from regard.data.framing import IGNORED, Framed
+from regard.api.exchange import import_model
+from regard.data.rows.framing import IGNORED, Row
 from regard.errors import RegardError
-from regard.jobs.imported import import_model
+from regard.tasks.fill.documents import FOLLOWS, pair_up
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +27,9 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def rows(task: Any, number: int) -> list[Framed]:
-    tokens = task.reading.tokenizer.encode(["cats sat on mats in parising , birds ran"])[0]
-    return [task.reading.framing.frame(tokens) for _ in range(number)]
+def rows(task: Any, number: int) -> list[Row]:
+    tokens = task.rows.tokenizer.encode(["cats sat on mats in parising , birds ran"])[0]
+    return [task.rows.framing.frame(tokens) for _ in range(number)]
 
 
 def test_masks_have_the_stated_shares(there: Path):
@@ -55,7 +55,7 @@ def test_masks_are_new_in_each_epoch_and_whole_words_stay_whole(there: Path):
     task = regard.load(there / "ours").task
     row = rows(task, 1)[0]
     assert len({task.draw(row, numpy.random.default_rng(seed)).wanted for seed in range(20)}) > 5
-    vocabulary = task.reading.tokenizer.vocabulary
+    vocabulary = task.rows.tokenizer.vocabulary
     task.continues = frozenset(number for name, number in vocabulary.items() if name.startswith("##"))
     task.share = 0.4
     assert any(token in task.continues for token in row.ids)
@@ -65,7 +65,7 @@ def test_masks_are_new_in_each_epoch_and_whole_words_stay_whole(there: Path):
 
 
 def test_half_of_the_pairs_follow_and_the_others_are_of_another_document(there: Path):
-    framing = regard.load(there / "ours").task.reading.framing
+    framing = regard.load(there / "ours").task.rows.framing
     documents = [[[10 + number] * 4] * 50 for number in range(50)]
     found = pair_up(documents, framing=framing, seed=3)
     parts = [({*row.ids} - {framing.special.bos, framing.special.eos}, row.wanted[0] == FOLLOWS) for row in found]

@@ -2,9 +2,8 @@
 
 import pytest
 
-from regard.data.tagged import begun
-from regard.tasks.find_answer import exact_match, plain, word_f1
-from regard.tasks.tag import entities, entity_scores
+from regard.tasks.answer import exact_match, plain, word_f1
+from regard.tasks.tag import begun, entities, entity_scores
 
 
 @pytest.mark.parametrize(

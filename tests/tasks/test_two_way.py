@@ -10,14 +10,16 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from regard import models
-from regard.data.documents import Document
-from regard.data.framing import Framing
-from regard.data.text_batches import in_order_of_length
+from regard.data.rows.batches import in_order_of_length
+from regard.data.rows.framing import Framing
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.special import BOS, EOS, OWN
-from regard.tasks.reading import Reading
-from regard.tasks.two_way import TwoWay
+from regard.tasks.base import RunOptions
+from regard.tasks.fill.documents import Document
+from regard.tasks.fill.two_way import TwoWay
+from regard.tasks.rows import Rows
+from regard.tasks.surfaces import Texts
 
 SENTENCES = ("the cat sat on a mat", "a dog ran", "cat", "the dog sat on the cat on a mat")
 
@@ -28,7 +30,7 @@ def made() -> tuple[TwoWay, Any]:
     torch.manual_seed(0)
     model = models.build("elmo", vocabulary=tokenizer.size, layers=2, width=7, dropout=0.0)
     torch.nn.init.normal_(model.output.bias)
-    return TwoWay(Reading(tokenizer, Framing(OWN, 8))), model.eval()
+    return TwoWay(Rows(tokenizer, Framing(OWN, 8))), model.eval()
 
 
 def by_hand(model: Any, ids: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -63,14 +65,14 @@ def test_a_long_sentence_is_several_rows_and_loses_nothing(made: tuple[TwoWay, A
     assert [len(row.ids) for row in rows] == [8, 5]
     assert all((row.ids[0], row.ids[-1]) == (BOS, EOS) and row.wanted == row.ids[1:] for row in rows)
     inside = [token for row in rows for token in row.ids[1:-1]]
-    assert inside == task.reading.tokenizer.encode([SENTENCES[3]])[0]
+    assert inside == task.rows.tokenizer.encode([SENTENCES[3]])[0]
 
 
 def test_what_is_filled_in_is_likely_from_both_sides(made: tuple[TwoWay, Any]):
     task, model = made
-    (found,) = task.answer(model, ["the cat [MASK] on a mat"])
-    whole = task.reading.framing.frame(task.reading.tokenizer.encode(["the cat dog on a"])[0])
-    whole_ids = [*whole.ids[:-1], *task.reading.tokenizer.encode(["mat"])[0], EOS]
+    ((found,),) = task.answer(model, [Texts("the cat [MASK] on a mat")], RunOptions())
+    whole = task.rows.framing.frame(task.rows.tokenizer.encode(["the cat dog on a"])[0])
+    whole_ids = [*whole.ids[:-1], *task.rows.tokenizer.encode(["mat"])[0], EOS]
     there, back = model.both_ways(torch.tensor([whole_ids]))  # what stands at the mask is read by neither
     product = model.output(there[0, 2]).softmax(-1) * model.output(back[0, 4]).softmax(-1)
     product[:4] = 0  # no token of a text
@@ -78,11 +80,11 @@ def test_what_is_filled_in_is_likely_from_both_sides(made: tuple[TwoWay, Any]):
     assert [each["token"] for each in found] == tokens.tolist()
     assert_close(torch.tensor([each["score"] for each in found]), expected, atol=1e-6, rtol=1e-4)
     word = found[0]["token_str"]
-    assert task.shown(found) == [f"the cat {word} on a mat"]
+    assert task.surface.lines([found], RunOptions()) == [f"the cat {word} on a mat"]
 
 
 @pytest.mark.parametrize("text", ["the cat", "the [MASK] sat on [MASK]"])
 def test_one_gap_at_a_time(made: tuple[TwoWay, Any], text: str):
     task, model = made
     with pytest.raises(RegardError, match="put one where a word is to be filled in"):
-        task.answer(model, [text])
+        task.answer(model, [Texts(text)], RunOptions())

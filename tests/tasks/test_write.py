@@ -8,13 +8,13 @@ import torch
 from torch.nn import functional as F
 
 from regard import models
-from regard.data.blocks import Blocks
+from regard.data.text.blocks import BlockStream
+from regard.data.text.tokens import Tokens
 from regard.data.tokenizers import Tokenizer
-from regard.data.tokens import Tokens
 from regard.special import BOS
-from regard.tasks import write
-from regard.tasks.write import Write
-from regard.tasks.writing import Growing
+from regard.tasks.write import task as write
+from regard.tasks.write.growing import Growing
+from regard.tasks.write.task import Write
 
 VOCABULARY, BLOCK = 29, 8
 
@@ -97,7 +97,7 @@ def test_scores_are_those_of_the_definition(tokenizer):
 def test_the_loss_of_blocks_is_torchs_cross_entropy(tokenizer, smoothing):
     model = made("gpt")
     task = Write(tokenizer, block=BLOCK, reach=BLOCK, smoothing=smoothing)
-    for batch in Blocks(ids_of(45), block=BLOCK, rows=3, seed=1).epoch(0):
+    for batch in BlockStream(Tokens(ids_of(45), 45, 0, ""), block=BLOCK, rows=3, seed=1).epoch(0):
         logits = model.output(model(batch.tokens))
         right = F.cross_entropy(
             logits[batch.counted], batch.wanted[batch.counted], reduction="sum", label_smoothing=smoothing
@@ -108,7 +108,7 @@ def test_the_loss_of_blocks_is_torchs_cross_entropy(tokenizer, smoothing):
 def test_a_carried_state_is_that_of_the_tokens_before_and_learns_nothing(tokenizer):
     model = made("rnn", tied=False)
     task = Write(tokenizer, block=BLOCK, reach=None)
-    batch = next(Blocks(ids_of(60), block=BLOCK, rows=3, seed=1, carry=5).epoch(0))
+    batch = next(BlockStream(Tokens(ids_of(60), 60, 0, ""), block=BLOCK, rows=3, seed=1, carry=5).epoch(0))
     both = torch.cat([batch.carried, batch.tokens], 1)
     logits = model.output(model(both))[:, 5:]
     right = F.cross_entropy(logits[batch.counted], batch.wanted[batch.counted], reduction="sum")

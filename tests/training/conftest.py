@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from regard import durable
+
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
@@ -13,3 +15,9 @@ def one_thread() -> Iterator[None]:
     yield
     torch.set_num_threads(before)
     torch.set_flush_denormal(False)
+
+
+@pytest.fixture
+def unsynced(monkeypatch):
+    """Leave out the waiting for the disk, which only a power cut could tell."""
+    monkeypatch.setattr(durable.os, "fsync", lambda _: None)

@@ -4,6 +4,7 @@ import random
 import re
 import resource
 import shutil
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -12,67 +13,16 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 from torch import nn
+from toy_checkpoints import dies_at, everything, rate, train
 from toy_run import Following, Predictor, toy, validate
 
 import regard.training
+from faulty_disk import Death, Killed, failing
+from regard import durable
 from regard.errors import RegardError
-from regard.training import durable, randomness, watchers
+from regard.training import randomness, watchers
 from regard.training.checkpoint import STATE, TRAINING, WEIGHTS, Checkpoints, load_weights, to_bytes, weights_of
 from regard.training.loop import fit
-from regard.training.schedule import inverse_sqrt
-
-
-def rate(step):
-    return inverse_sqrt(step, learning_rate=0.03, warmup=7)
-
-
-def train(directory, *first, last=(), **changes):
-    """Fit the toy with its checkpoints, from where they are; `first` and `last` are more watchers."""
-    run, checkpoints = toy(**changes), Checkpoints(directory)
-    randomness.seed(run.config.seed)
-    checkpoints.resume(run)
-    usual = [
-        watchers.update_moving_average,
-        watchers.record,
-        watchers.Validation(validate),
-        watchers.Saving(checkpoints),
-    ]
-    fit(run, Following(), schedule=rate, watchers=[*first, *usual, *last])
-    if checkpoints.newest != run.step:
-        checkpoints.save(run)
-    return run, checkpoints
-
-
-def everything(run):
-    """All that must be equal, as bytes and numbers."""
-    tensors, numbers = randomness.capture()
-    moments = {
-        f"{index}/{name}": tensor
-        for index, state in run.optimiser.state_dict()["state"].items()
-        for name, tensor in state.items()
-    }
-    shadow = run.moving.weights if run.moving else {}
-    losses = [(point["step"], point["loss"]) for point in run.history]
-    files = [to_bytes(each) for each in (weights_of(run.model), moments, shadow, tensors)]
-    return files, numbers, (run.epoch, run.position), run.validations, losses, run.tokens
-
-
-class Killed(BaseException):
-    pass
-
-
-def dies_at(step):
-    def watch(run):
-        if run.step == step:
-            raise Killed
-
-    return watch
-
-
-@pytest.fixture
-def unsynced(monkeypatch):
-    """Leave out the waiting for the disk, which only a power cut could tell."""
-    monkeypatch.setattr(durable.os, "fsync", lambda _: None)
 
 
 @pytest.mark.usefixtures("unsynced")
@@ -110,38 +60,56 @@ def test_a_checkpoint_in_between_changes_nothing(tmp_path):
     assert to_bytes(checkpoints.final_weights(resumed)) == expected
 
 
-def truncate(path):
-    path.write_bytes(path.read_bytes()[:-100])
+SAVED_TWICE = {"steps": 4, "checkpoint_every": 2, "validate_every": 2, "ema": 0.9}
 
 
-def flip_a_bit(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
+def train_and_save_twice(directory, promised, **changes):
+    """As a run with a time limit ends: its last step is saved once more, with the time that is used up.
+
+    The steps whose saving came to its end are added to `promised`.
+    """
+
+    class Promising(Checkpoints):
+        def save(self, run):
+            super().save(run)
+            promised.append(run.step)
+
+    run, checkpoints = toy(**SAVED_TWICE, **changes), Promising(directory)
+    randomness.seed(run.config.seed)
+    checkpoints.resume(run)
+    usual = [watchers.update_moving_average, watchers.record, watchers.Validation(validate)]
+    fit(run, Following(), schedule=rate, watchers=[*usual, watchers.Saving(checkpoints)])
+    run.seconds += 1
+    checkpoints.save(run)
+    return run, checkpoints
 
 
 @pytest.mark.usefixtures("unsynced")
-@pytest.mark.parametrize("name", [WEIGHTS, TRAINING, STATE])
-@pytest.mark.parametrize("damage", [truncate, flip_a_bit, Path.unlink, lambda path: path.write_bytes(b"")])
-def test_a_damaged_checkpoint_is_passed_over_with_a_warning(tmp_path, name, damage):
-    whole, checkpoints = train(tmp_path, steps=20)
-    expected = to_bytes(checkpoints.final_weights(whole))
-    damage(tmp_path / "step-00000020" / name)
-    with pytest.warns(UserWarning, match=rf"step-00000020 is damaged \({name}"):
-        resumed, checkpoints = train(tmp_path, steps=20)
-    assert everything(resumed) == everything(whole)
-    assert to_bytes(checkpoints.final_weights(resumed)) == expected
-
-
-@pytest.mark.usefixtures("unsynced")
-def test_with_nothing_but_damage_a_run_begins_again(tmp_path):
-    whole, _ = train(tmp_path, steps=10)
-    for path in tmp_path.glob("*/" + STATE):
-        path.write_text("{}")
-    with pytest.warns(UserWarning, match="is damaged") as warned:
-        resumed, _ = train(tmp_path, steps=10)
-    assert len(warned) == 2
-    assert everything(resumed) == everything(whole)
+@pytest.mark.parametrize("changes", [{"keep": 1, "average": 1}, {"keep": 2, "average": 2}], ids=str)
+def test_killed_at_any_operation_on_files_a_run_ends_the_same(tmp_path, changes):
+    """What was saved is found again, even if the process that goes on is killed too; no checkpoint is ever damaged."""
+    whole, checkpoints = train_and_save_twice(tmp_path / "whole", [], **changes)
+    expected, final = everything(whole), to_bytes(checkpoints.final_weights(whole))
+    for moment in count():
+        directory, promised = tmp_path / str(moment), [0]
+        try:
+            with failing(Death(moment)):
+                train_and_save_twice(directory, promised, **changes)
+            break
+        except Killed:
+            pass
+        try:
+            with failing(Death(moment % 13)):
+                train_and_save_twice(directory, promised, **changes)
+        except Killed:
+            pass
+        found = toy(**SAVED_TWICE, **changes)
+        assert Checkpoints(directory).resume(found) or promised == [0]
+        assert found.step >= max(promised)
+        resumed, checkpoints = train_and_save_twice(directory, promised, **changes)
+        assert everything(resumed) == expected
+        assert to_bytes(checkpoints.final_weights(resumed)) == final
+    assert moment > 50
 
 
 def test_a_full_disk_is_said_and_the_last_checkpoint_stays(tmp_path, monkeypatch):
@@ -228,18 +196,6 @@ def test_an_average_leaves_out_the_first_half_of_a_run(tmp_path):
     assert checkpoints.members(run) == [15, 20, 25]
 
 
-@pytest.mark.usefixtures("unsynced")
-def test_an_average_leaves_out_what_is_damaged(tmp_path):
-    run, checkpoints = train(tmp_path, steps=20)
-    truncate(tmp_path / "step-00000010" / WEIGHTS)
-    with pytest.warns(UserWarning, match="step-00000010 is damaged .* averaging without it"):
-        found = checkpoints.final_weights(run)
-    two = [safetensors.numpy.load_file(tmp_path / f"step-{step:08d}" / WEIGHTS) for step in (15, 20)]
-    for name, weights in found.items():
-        expected = np.mean([each[name] for each in two], axis=0, dtype=np.float64).astype(np.float32)
-        np.testing.assert_array_equal(weights.numpy(), expected)
-
-
 def test_with_a_moving_average_it_is_what_a_checkpoint_offers(tmp_path):
     run, _ = train(tmp_path, steps=5, ema=0.9)
     saved = safetensors.torch.load_file(tmp_path / "step-00000005" / WEIGHTS)
@@ -257,16 +213,6 @@ def test_shared_weights_are_written_once_and_shared_again():
     load_weights(other, safetensors.torch.load(to_bytes(weights_of(model))), origin=Path("here"))
     assert torch.equal(other.output.weight, model.embed.weight)
     assert other.output.weight is other.embed.weight
-
-
-def test_weights_of_another_model_are_refused_by_name(tmp_path):
-    train(tmp_path, steps=5)
-    run = toy(steps=5)
-    run.model.hidden = nn.Linear(7, 11)
-    with pytest.raises(
-        RegardError, match=r"step-00000005 does not fit the model: hidden.bias is \(7,\) there and \(11,\)"
-    ):
-        Checkpoints(tmp_path).resume(run)
 
 
 def test_a_loss_that_is_no_number_is_never_saved(tmp_path):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from regard.tasks.base import Objective
 from regard.training.curve import draw
-from regard.training.run import Objective
 
 HISTORY = [{"step": step, "loss": 7 * math.exp(-step / 900) + 2, "learning_rate": 0.1} for step in range(50, 5001, 50)]
 VALIDATIONS = [

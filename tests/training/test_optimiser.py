@@ -1,7 +1,12 @@
+import re
+
 import pytest
 import torch
 from torch import nn
 
+from regard import models
+from regard.attention.scores import LeakySum
+from regard.layers.low_rank import add_low_rank
 from regard.training import optimiser
 from regard.training.config import TrainingConfig
 
@@ -20,6 +25,42 @@ class Small(nn.Module):
 
 def test_weight_decay_spares_biases_norms_and_embeddings():
     assert optimiser.decays(Small()) == {"conv.weight", "linear.weight", "narrow.weight"}
+
+
+SMALL = {"layers": 2, "width": 12, "heads": 3}
+POSITIONS = [
+    *(("transformer", {"position": position}) for position in ("sinusoidal", "learned", "shaw", "rotary")),
+    *(("gpt", {"position": position}) for position in ("learned", "alibi")),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings"), [*((kind, {}) for kind in models.KINDS), *POSITIONS], ids=str)
+def test_weight_decay_of_every_kind_is_on_its_matrices_and_on_no_table(kind, settings):
+    sizes = {name: size for name, size in SMALL.items() if name in models.config_class(kind).model_fields}
+    model = models.build(kind, vocabulary=31, **sizes, **settings)
+    matrices = {name for name, parameter in model.named_parameters() if parameter.dim() >= 2}
+    tables = {name for name in matrices if re.search(r"(^|\.)(table|segments)(\.|$)", name)}
+    assert tables
+    assert optimiser.decays(model) == matrices - tables
+
+
+def test_weight_decay_knows_maps_of_every_sort():
+    model = nn.ModuleDict(
+        {
+            "conv": nn.Conv2d(3, 5, 2),
+            "cell": nn.LSTMCell(3, 5),
+            "gru": nn.GRU(3, 5),
+            "both": nn.Bilinear(2, 3, 5),
+            "graph": LeakySum(5, heads=2),
+            "bag": nn.EmbeddingBag(7, 3),
+            "attention": nn.ModuleDict({"query": nn.Linear(3, 5)}),
+        }
+    )
+    add_low_rank(model, rank=2)
+    recurrent = {f"cell.weight_{way}h" for way in "ih"} | {f"gru.weight_{way}h_l0" for way in "ih"}
+    low_rank = {f"attention.query.{name}" for name in ("weight", "up", "down")}
+    others = {"conv.weight", "both.weight", "graph.left", "graph.right"}
+    assert optimiser.decays(model) == recurrent | low_rank | others
 
 
 @pytest.mark.parametrize(("name", "theirs"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])

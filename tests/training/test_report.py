@@ -8,6 +8,10 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 from toy_run import SYMBOLS, WIDTH, Cycle, Following, Predictor, toy
 
+from regard.kernels.linear import Linear
+from regard.kernels.r_drop import r_drop_loss
+from regard.kernels.vocabulary_loss import vocabulary_loss
+from regard.tasks.base import Score
 from regard.training import report
 from regard.training.loop import fit
 
@@ -42,6 +46,27 @@ def test_linear_maps_cost_six_operations_per_weight_and_target():
     batches = [batch for batch, _ in zip(Cycle().stream(), range(4), strict=False)]
     cost = report.flops_per_target(Predictor(), Following(), batches)
     assert cost == 6 * (WIDTH * WIDTH + WIDTH * SYMBOLS)
+
+
+@pytest.mark.parametrize("products", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("rows", [64, 1152])
+def test_the_vocabulary_loss_costs_six_operations_per_weight_and_target(products, rows):
+    """Logits forward, and backward the gradients of hidden vectors and of weights: 2MV operations each."""
+    output = Linear(11, 127)
+    output.products = products
+    target = torch.randint(127, (rows,))
+    task = Sum(lambda x: vocabulary_loss(x, output, target, smoothing=0.1)[0])
+    assert report.flops_per_target(output, task, [Examples(torch.randn(rows, 11), rows)]) == 6 * 11 * 127
+
+
+@pytest.mark.parametrize("products", [torch.float32, torch.bfloat16], ids=str)
+def test_two_passes_of_r_drop_cost_twice_that(products):
+    output = Linear(11, 127)
+    output.products = products
+    target = torch.randint(127, (192,))
+    task = Sum(lambda x: r_drop_loss(x, 2 * x, output, target, weight=5.0)[0])
+    cost = report.flops_per_target(output, task, [Examples(torch.randn(192, 11), 192)])
+    assert cost == 2 * 6 * 11 * 127
 
 
 def test_fused_attention_costs_what_it_costs_by_hand_and_its_scores_once_more():
@@ -85,7 +110,7 @@ def test_counting_leaves_weights_and_random_state_alone():
 def test_a_report_has_the_keys_of_the_design():
     run = toy(steps=6)
     fit(run, Following(), schedule=lambda _: 0.01)
-    found = report.build(run, task="translate", kind="toy", scores={"bleu": 31.5}, flops_per_target=840.0)
+    found = report.build(run, task="translate", kind="toy", scores={"bleu": Score(31.5)}, flops_per_target=840.0)
     keys = [
         "task",
         "kind",

@@ -7,8 +7,9 @@ import pytest
 import safetensors.numpy
 from toy_run import config, learn, toy
 
+from regard import durable
 from regard.errors import RegardError
-from regard.training import durable, report, train
+from regard.training import report, train
 from regard.training.checkpoint import Checkpoints
 from regard.training.watchers import Interrupted, Validation
 

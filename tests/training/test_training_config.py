@@ -3,7 +3,8 @@ import tomllib
 import pytest
 from pydantic import ValidationError
 
-from regard.training.config import TrainingConfig
+from regard.training.checkpoint import Checkpoints
+from regard.training.config import Share, TrainingConfig
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,37 @@ def test_impossible_values_are_refused_with_a_reason(settings, sentence):
     with pytest.raises(ValidationError) as caught:
         TrainingConfig.model_validate(settings)
     assert sentence in str(caught.value)
+
+
+WHOLE = [name for name, field in TrainingConfig.model_fields.items() if field.annotation is int and name != "threads"]
+BROKEN = [
+    name for name, field in TrainingConfig.model_fields.items() if field.annotation in (float, float | None, Share)
+]
+
+
+def test_the_fields_were_found():
+    assert {"steps", "batch_tokens", "accumulate", "warmup", "seed", "lora"} <= set(WHOLE)
+    assert {"minutes", "learning_rate", "clip", "r_drop"} <= set(BROKEN)
+
+
+@pytest.mark.parametrize("size", [10**10, 10**20, 10**400], ids=["10^10", "10^20", "10^400"])
+@pytest.mark.parametrize("name", [*WHOLE, "freeze"])
+def test_a_size_that_no_machine_has_is_refused(name, size):
+    with pytest.raises(ValidationError, match=f"{name}.*\n.*should be less than"):
+        TrainingConfig.model_validate({name: size})
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan"), 10**400], ids=["inf", "nan", "10^400"])
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_number_must_be_finite(name, number):
+    with pytest.raises(ValidationError, match=f"{name}.*\n.*should be (a finite number|a valid number|less than)"):
+        TrainingConfig.model_validate({name: number})
+
+
+def test_steps_fit_the_names_of_checkpoints(tmp_path):
+    most = TrainingConfig(steps=10**8 - 1).steps
+    Checkpoints(tmp_path).path(most).mkdir()
+    assert Checkpoints(tmp_path).steps() == [most]
 
 
 def test_the_example_of_the_design_is_accepted():

@@ -9,10 +9,10 @@ import torch
 from toy_run import Following, toy, validate
 
 from regard.errors import RegardError
+from regard.tasks.base import Objective, Score
 from regard.training import watchers
 from regard.training.checkpoint import Checkpoints, to_bytes, weights_of
 from regard.training.loop import fit
-from regard.training.run import Objective
 from regard.training.watchers import Interrupted, Interruption
 
 
@@ -57,7 +57,7 @@ def test_validating_more_often_trains_the_same_model(ema):
 def test_validation_is_without_dropout_and_with_the_moving_average():
     def look(model):
         seen.append((model.training, torch.is_grad_enabled(), model.hidden.weight.clone()))
-        return {"loss": 1.0}
+        return {"loss": Score(1.0)}
 
     run, seen = toy(steps=5, ema=0.9), []
     fit(run, Following(), schedule=rate, watchers=[watchers.update_moving_average, watchers.Validation(look)])
@@ -88,7 +88,7 @@ def test_patience_counts_validations_since_the_best(scores, higher, end, best):
     replies = iter(scores)
     run = toy(patience=2)
     run.objective = Objective("bleu", higher=higher)
-    fit(run, Following(), schedule=rate, watchers=[watchers.Validation(lambda _: {"bleu": next(replies)})])
+    fit(run, Following(), schedule=rate, watchers=[watchers.Validation(lambda _: {"bleu": Score(next(replies))})])
     assert (run.step, run.ranked()[0]) == (end, best)
     assert bool(run.ending())
 
@@ -105,7 +105,7 @@ def test_of_equal_scores_the_lower_loss_is_better():
 def test_a_new_best_is_saved_between_the_regular_checkpoints(tmp_path):
     replies = iter([5.0, 4.0, 6.0, 7.0])
     run, checkpoints = toy(steps=8, validate_every=2, checkpoint_every=8), Checkpoints(tmp_path)
-    usual = [watchers.Validation(lambda _: {"loss": next(replies)}), watchers.Saving(checkpoints)]
+    usual = [watchers.Validation(lambda _: {"loss": Score(next(replies))}), watchers.Saving(checkpoints)]
     fit(run, Following(), schedule=rate, watchers=usual)
     assert checkpoints.steps() == [4, 8]
 

@@ -21,11 +21,12 @@ from rich.console import Console
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.linear import Linear
+from regard.kernels.linear import Linear
+from regard.tasks.base import Objective, Score
 from regard.training import optimiser
 from regard.training.averaging import MovingAverage
 from regard.training.config import TrainingConfig
-from regard.training.run import Objective, Run
+from regard.training.run import Run
 from regard.training.train import train
 
 SYMBOLS, WIDTH = 13, 7
@@ -84,14 +85,14 @@ class Following:
         return wobble * F.cross_entropy(model(batch.symbols), batch.following, reduction="sum")
 
 
-def validate(model: nn.Module) -> dict[str, float]:
+def validate(model: nn.Module) -> dict[str, Score]:
     symbols = torch.arange(SYMBOLS)
     torch.rand(3)  # validation may draw; training must not notice
     logits = model(symbols)
     following = (3 * symbols + 1) % SYMBOLS
     return {
-        "loss": F.cross_entropy(logits, following).item(),
-        "accuracy": (logits.argmax(-1) == following).float().mean().item(),
+        "loss": Score(F.cross_entropy(logits, following).item()),
+        "accuracy": Score((logits.argmax(-1) == following).float().mean().item()),
     }
 
 

@@ -25,6 +25,7 @@ class Cache:
     """Keys and values of the first `length` positions, in buffers (capacity, B, H, D) that double when full.
 
     Positions come first, so that what is filled is one stretch of memory: appending and reordering copy nothing else.
+    What needs gradients is copied into new buffers each time, because torch keeps the old ones for the backward pass.
     """
 
     def __init__(self, capacity: int = 32) -> None:
@@ -35,13 +36,16 @@ class Cache:
         self._buffers: list[Tensor] = []
 
     def append(self, new: Projected) -> Projected:
-        """Take in the next positions; all there are so far come back, without copying."""
+        """Take in the next positions; all there are so far come back, without copying unless gradients are needed."""
         if self._buffers and (held := self._buffers[0].shape[1:3]) != new.keys.shape[:2]:
             raise RegardError(
                 f"Cache: holds batch {held[0]} and heads {held[1]}, but batch {new.keys.shape[0]} and heads "
                 f"{new.keys.shape[1]} are appended; rows of the batch change with reorder(rows)"
             )
         start, self.length = self.length, self.length + new.keys.shape[2]
+        if any(x.requires_grad for x in (*new, *self._buffers)):
+            self._append_with_gradients(new, start)
+            return self.held
         if not self._buffers or self.length > self.capacity:
             self.capacity = max(self.length, 2 * self.capacity if self._buffers else self.capacity)
             old = self._buffers
@@ -51,6 +55,12 @@ class Cache:
         for buffer, x in zip(self._buffers, new, strict=True):
             buffer[start : self.length] = x.permute(2, 0, 1, 3)
         return self.held
+
+    def _append_with_gradients(self, new: Projected, start: int) -> None:
+        added = [x.permute(2, 0, 1, 3) for x in new]
+        before = [buffer[:start] for buffer in self._buffers] or [x[:0] for x in added]
+        self._buffers = [torch.cat(pair) for pair in zip(before, added, strict=True)]
+        self.capacity = max(self.length, 1)
 
     @property
     def held(self) -> Projected:
@@ -64,7 +74,7 @@ class Cache:
         moved.length = self.length
         for buffer in self._buffers:
             copy = buffer.new_empty(self.capacity, len(rows), *buffer.shape[2:])
-            if buffer.requires_grad:  # `out` is not for gradients
+            if buffer.requires_grad:  # index_select with `out` has no gradient
                 copy[: self.length] = buffer[: self.length].index_select(1, rows)
             else:
                 torch.index_select(buffer[: self.length], 1, rows, out=copy[: self.length])

@@ -25,7 +25,7 @@ from regard.attention.recorder import deliver, watched_head, watching
 from regard.attention.scores import Score
 from regard.attention.short import FEW_KEYS, attend_short
 
-# What is added to the scores: a tensor that broadcasts to (B, H, Q, K), or a rule that gives what is asked for,
+# What is added to the scores: a tensor that broadcasts to (B, H, Q, K), or a function of positions,
 # (query (B, H, *rows, D), i (*rows, 1), j broadcastable to (*rows, columns)) → broadcastable to (B, H, *rows, columns).
 Bias = Tensor | Callable[[Tensor, Tensor, Tensor], Tensor | None]
 
@@ -235,7 +235,7 @@ class _Bucket:
 
 
 def _buckets(pattern: Pattern, size: int, queries: int, keys: int, device: torch.device) -> list[_Bucket]:
-    if _holds_tensor(pattern):  # padding and the like change with every batch
+    if _holds_tensor(pattern):  # padding changes with every batch, so that remembering it would not help
         return _make_buckets(pattern, size, queries, keys, device)
     return _remembered_buckets(pattern, size, queries, keys, device)
 
@@ -244,12 +244,12 @@ def _holds_tensor(pattern: Pattern) -> bool:
     return any(isinstance(x, Tensor) for x in vars(pattern).values()) or any(map(_holds_tensor, pattern.parts()))
 
 
-@torch.inference_mode(mode=False)  # what is remembered must serve training too
+@torch.inference_mode(mode=False)  # tensors made in inference mode could not be used in training later
 def _make_buckets(pattern: Pattern, size: int, queries: int, keys: int, device: torch.device) -> list[_Bucket]:
     tiles = pattern.blocks(size, queries, keys)
     if tiles is None:
         tiles = torch.ones(-(-queries // size), -(-keys // size), dtype=torch.bool)
-    tiles[0, 0] |= not tiles.any()  # one tile at least, so that there are weights to show and gradients, if of zero
+    tiles[0, 0] |= not tiles.any()  # at least one tile, so that weights can be recorded and gradients exist (as zeros)
     counts = tiles.sum(1)
     buckets = []
     while (widest := int(counts.max())) > 0:

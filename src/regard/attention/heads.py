@@ -13,7 +13,7 @@ from regard.attention.patterns import All, Pattern
 from regard.attention.positions import Position
 from regard.attention.scores import Location, Score
 from regard.errors import RegardError
-from regard.linear import Linear, map_together
+from regard.kernels.linear import Linear, map_together
 
 
 class MultiHead(nn.Module):

@@ -235,7 +235,7 @@ def _waves(at: Tensor, *, like: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=4096)
-@torch.inference_mode(mode=False)  # what is remembered must serve training too
+@torch.inference_mode(mode=False)  # tensors made in inference mode could not be used in training later
 def _wave(position: int, width: int, precision: torch.dtype) -> Tensor:
     """`_waves` of one position: (1, W)"""
     return _waves(torch.tensor([position]), like=torch.empty(width, dtype=precision))

@@ -21,6 +21,7 @@ def attend_short(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None)
     """softmax(Q Kᵀ + bias) V:  query (B, H, Q, D), key and value (B, H, K, D) → (B, H, Q, D)
 
     `bias` broadcasts to (B, H, Q, K) and has no gradient; −∞ forbids. A query that may look at nothing gives zeros.
+    B, Q and K may be 0. NaN in the inputs gives NaN in the output.
     """
     return _Short.apply(query, key, value, bias)
 
@@ -37,12 +38,14 @@ class _Short(torch.autograd.Function):
             logits[..., :keys] += bias
         logits[..., keys:] = -torch.inf
         weights = torch.softmax(logits, -1, out=logits)
-        if bias is not None:
-            weights.nan_to_num_(nan=0.0)  # rows that may look at nothing
-        weights = weights.view(-1, queries, filled)
+        if bias is not None and keys:
+            lonely = bias.amax(-1, keepdim=True) == -torch.inf  # may look at nothing, so that the softmax is NaN
+            if lonely.any():
+                weights.masked_fill_(lonely, 0.0)
+        weights = weights.view(batch * heads, queries, filled)
         context.save_for_backward(q, k, v, weights)
         context.shape = batch, heads, keys
-        return torch.bmm(weights, v).view(batch, heads, queries, -1)
+        return torch.bmm(weights, v).view(batch, heads, queries, v.shape[2])
 
     @staticmethod
     @once_differentiable
@@ -63,7 +66,7 @@ class _Short(torch.autograd.Function):
 def _flat(x: Tensor, length: int) -> Tensor:
     """(B, H, L, D) → (B·H, length, D), filled up with zeros"""
     if x.shape[2] == length:
-        return x.reshape(-1, length, x.shape[3])
+        return x.reshape(x.shape[0] * x.shape[1], length, x.shape[3])
     whole = x.new_zeros(*x.shape[:2], length, x.shape[3])
     whole[:, :, : x.shape[2]] = x
     return whole.flatten(0, 1)

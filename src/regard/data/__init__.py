@@ -1,18 +1,29 @@
-"""Files → pairs → ids → batches; or text → ids → blocks. Knows no model; only `batches` and `blocks` know torch.
+"""From files to batches, by medium: pairs of texts, running text, and rows of texts. Knows no model and no task.
 
-files        pairs of text from line files, TSV, CSV, JSONL and Parquet, with errors by file and line
-lexicon      the CMU Pronouncing Dictionary, divided by word
-examples     what a recipe's [data] names: train, valid, test, and holding pairs out
-vocabularies learns a vocabulary from text
-tokenizers   text ↔ ids
-dropout      another segmentation of the same words, for training
-filters      which pairs stay, and a count of those that do not
-corpus       ids on disk, memory-mapped
-planning     which rows go together into a batch
-prefetch     preparing the next things while one is used
-batches      tensors by token budget
+files             lines, TSV, CSV, JSONL and Parquet, with errors by file and line
+splits            what is trained, validated and tested on, and examples held out of training
+vocabularies      learns a vocabulary from text
+tokenizers        text ↔ ids
+bpe_dropout       other segmentations of the same words, for training
+kept              files that are made once and kept until what they are made from changes
+planning          which rows go together into a batch
+streams           what all batches and streams have in common, and which process gets which batch
 
-text         plain text, and what a recipe's [data] names of it
-tokens       the ids of a text on disk, memory-mapped
-blocks       batches of blocks of a text, without padding
+pairs.examples    the pairs that a recipe's [data] names
+pairs.cmudict     the CMU Pronouncing Dictionary as pairs, split by word
+pairs.filters     which pairs stay, and a count of those that do not
+pairs.corpus      the ids of pairs on disk, memory-mapped
+pairs.batches     batches of pairs by token budget
+pairs.shortlist   which target tokens may translate which source token
+
+text.text         plain text, and the texts that a recipe's [data] names
+text.tokens       the ids of a text on disk, memory-mapped
+text.blocks       batches of blocks of a text, without padding
+
+rows.framing      one text or two as a row with BOS, EOS and segments
+rows.batches      batches of rows by length
+
+labelled, tagged, questions, similar    the examples of the tasks that read rows
+
+Only `streams`, `pairs.batches`, `text.blocks` and `rows.batches` import torch.
 """

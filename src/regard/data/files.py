@@ -1,4 +1,6 @@
-"""Pairs of text, one at a time, from whatever file they are in.
+"""Lines, rows and objects, one at a time, from whatever file they are in.
+
+The name decides the form: .tsv, .csv, .jsonl, .parquet, all but the last also with .gz; any other name is read as TSV.
 
 Exactly a line feed ends a line: other characters that some programs take for line ends (U+2028, a lone carriage
 return) are text. A byte-order mark and the carriage return before a line feed are not part of the text. Nothing
@@ -14,9 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from typing import Any
 
 from regard.errors import RegardError
 
@@ -25,68 +25,8 @@ SNIFFED = 8192  # bytes at the beginning that tell text from anything else
 DAMAGED_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
-class Files(BaseModel):
-    """Two files whose lines belong together: line n of one and line n of the other are a pair."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    source: str
-    target: str
-
-
-class Columns(BaseModel):
-    """Where a pair stands in a row: names, or numbers counted from 1.
-
-    In TSV and CSV a name means that the first line is a header. Not given: the first two columns of a TSV,
-    "source" and "target" in CSV, JSONL and Parquet.
-    """
-
-    model_config = ConfigDict(extra="forbid")
-
-    source: PositiveInt | str | None = None
-    target: PositiveInt | str | None = None
-
-    def pick(self, *, numbered: bool) -> tuple[int | str, int | str]:
-        """The two columns, with defaults for a file whose columns are `numbered` or named."""
-        source, target = (1, 2) if numbered else ("source", "target")
-        return (self.source or source, self.target or target)
-
-
-Entry = str | Files
 Column = int | str
 Row = tuple[int, list[str]]  # number, and cells
-
-
-class Pair(NamedTuple):
-    """One example and where it was read."""
-
-    source: str
-    target: str
-    file: str
-    line: int
-
-    @property
-    def place(self) -> str:
-        return f"{self.file}:{self.line}"
-
-    @property
-    def empty(self) -> bool:
-        return not self.source.strip() or not self.target.strip()
-
-
-def read_pairs(entry: Entry, columns: Columns | None = None) -> Iterator[Pair]:
-    """The pairs of one file, or of two files of lines, in order.
-
-    The name decides the form: .tsv, .csv, .jsonl, .parquet, all but the last also with .gz; any other name is
-    read as TSV. A blank line is a pair of empty texts; a line that cannot be a pair is a RegardError.
-    """
-    if isinstance(entry, Files):
-        return _read_side_by_side(entry)
-    name = entry.lower()
-    if name.endswith(".parquet.gz"):
-        raise RegardError(f"{entry} is a packed Parquet file, which is packed inside already; unpack it with: gunzip")
-    chosen = (columns or Columns()).pick(numbered=is_numbered(entry))
-    return (Pair(source, target, entry, line) for line, (source, target) in read_rows(entry, chosen))
 
 
 def is_numbered(name: str) -> bool:
@@ -95,10 +35,12 @@ def is_numbered(name: str) -> bool:
 
 
 def read_rows(name: str, columns: Sequence[Column], *, numbers: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """Number and chosen cells of each row of a file in any of the forms of `read_pairs`; a blank line is empty cells.
+    """Number and chosen cells of each row of a file in any form; a blank line is empty cells.
 
     With `numbers`, numbers in JSONL and Parquet are taken for what they look like as text.
     """
+    if name.lower().endswith(".parquet.gz"):
+        raise RegardError(f"{name} is a packed Parquet file, which is packed inside already; unpack it with: gunzip")
     for suffix, read in FORMS.items():
         if name.lower().removesuffix(".gz").endswith(suffix):
             return read(name, columns, numbers)
@@ -124,14 +66,11 @@ def read_json(name: str) -> Any:
             ) from None
 
 
-def stamps(entry: Entry) -> list[tuple[str, int, int]]:
-    """Place, size and time of the files of an entry: they change when a file does."""
-    found = []
-    for name in [entry.source, entry.target] if isinstance(entry, Files) else [entry]:
-        with opened(name):
-            path = Path(name).expanduser().resolve()
-            found.append((str(path), path.stat().st_size, path.stat().st_mtime_ns))
-    return found
+def stamp(name: str) -> tuple[str, int, int]:
+    """Place, size and time of a file: they change when the file does."""
+    with opened(name):
+        path = Path(name).expanduser().resolve()
+        return str(path), path.stat().st_size, path.stat().st_mtime_ns
 
 
 def read_lines(name: str) -> Iterator[tuple[int, str]]:
@@ -204,27 +143,6 @@ def _decode(name: str, number: int, offset: int, raw: bytes) -> str:
         ) from None
 
 
-def _read_side_by_side(entry: Files) -> Iterator[Pair]:
-    sources, targets = read_lines(entry.source), read_lines(entry.target)
-    lines = 0
-    for lines, source in sources:
-        following = next(targets, None)
-        if following is None:
-            total = lines + sum(1 for _ in sources)
-            raise _unequal(entry, total, lines - 1)
-        yield Pair(source, following[1], entry.source, lines)
-    rest = sum(1 for _ in targets)
-    if rest:
-        raise _unequal(entry, lines, lines + rest)
-
-
-def _unequal(entry: Files, sources: int, targets: int) -> RegardError:
-    return RegardError(
-        f"{entry.source} has {sources:,} lines and {entry.target} has {targets:,}; "
-        "line n of one must be the partner of line n of the other, so find the missing lines"
-    )
-
-
 def _read_tsv(name: str, columns: Sequence[Column]) -> Iterator[Row]:
     rows = ((number, text.split("\t")) for number, text in read_lines(name))
     return _read_table(name, rows, columns, separator="tab")
@@ -256,7 +174,9 @@ def _read_table(name: str, rows: Iterator[Row], columns: Sequence[Column], *, se
         elif cells == [""]:
             yield number, [""] * len(places)
         elif len(cells) == 1:
-            raise RegardError(f"{name}:{number} has no {separator}; each line needs a source, a {separator}, a target")
+            raise RegardError(
+                f"{name}:{number} has no {separator}; each line needs {needed} columns with a {separator} between them"
+            )
         else:
             raise RegardError(
                 f"{name}:{number} has {len(cells)} columns and column {needed} is wanted; "
@@ -321,7 +241,7 @@ def _text(place: str, value: object, *, numbers: bool = False) -> str:
 def _read_parquet(name: str, columns: Sequence[Column], numbers: bool) -> Iterator[Row]:
     import pyarrow.parquet  # slow to import, and those who only encode text do not read any file
 
-    stamps(name)  # a missing or empty file is told in the same words as for other forms
+    stamp(name)  # a missing or empty file is told in the same words as for other forms
     try:
         with pyarrow.parquet.ParquetFile(Path(name).expanduser()) as file:
             there = file.schema_arrow.names

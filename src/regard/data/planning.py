@@ -1,18 +1,20 @@
 """Which rows go together into a batch.
 
-A batch is a table as wide as its longest row on each side, so its rows should be of like length on both sides. Rows are
-points (source length, target length); a region of points that is too large for one batch is divided in two, across
-either side, where the two parts together need the smallest tables; and so on until every part fits.
+A batch is a table as wide as its longest row on each side, so its rows should be of similar length on both sides. Rows
+are points (source length, target length). A region of points that is too large for one batch is divided in two, across
+either side, where the two parts together need the smallest tables; this is repeated until every part fits.
 """
 
 import numpy
 from numpy.typing import NDArray
 
-Rows = NDArray[numpy.int64]
+from regard.errors import RegardError
 
-FEW = 3  # a region of up to so many batches loses one full batch at a time, so that few batches are half empty
+Rows = NDArray[numpy.int64]  # row numbers
+
+FEW = 3  # from a region of up to this many batches, one full batch is taken at a time: few batches are half empty
 PLACES = 64  # places at which a larger region may be divided, at whole numbers of batches
-MARGIN = (1.05, 1.09)  # padding to expect; another figure in each epoch gives other batches
+MARGIN = (1.05, 1.09)  # expected padding; drawn anew in each epoch, it gives each epoch other batches
 
 
 def plan(
@@ -24,7 +26,7 @@ def plan(
     """
     longest = numpy.maximum(source, target).astype(numpy.int64)
     if len(longest) and longest.max() > budget:
-        raise ValueError(
+        raise RegardError(
             f"batch_tokens={budget} is less than the longest row, {longest.max()} tokens; "
             "raise training.batch_tokens or lower data.max_length"
         )
@@ -73,17 +75,3 @@ def _whole(longest: Rows, expected: int) -> Rows:
     batches = numpy.unique(numpy.linspace(1, expected - 1, min(PLACES, expected - 1)).astype(numpy.int64))
     places: Rows = numpy.searchsorted(filled, batches * (filled[-1] / expected))
     return places
-
-
-def share(batches: list[Rows], *, world: int, generator: numpy.random.Generator) -> list[Rows]:
-    """The batches in random order, their number a multiple of `world`: the fullest are halved until it is."""
-    rows = sum(map(len, batches))
-    wanted = -(-len(batches) // world) * world
-    if wanted > rows:
-        raise ValueError(f"{rows} rows cannot be shared by {world} processes; use at most {rows}")
-    batches = sorted(batches, key=len)
-    while len(batches) < wanted:
-        fullest = batches.pop()
-        halves = [fullest[::2], fullest[1::2]]
-        batches = sorted([*batches, *halves], key=len)
-    return [batches[number] for number in generator.permutation(len(batches))]

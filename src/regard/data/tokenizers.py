@@ -5,12 +5,11 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import tokenizers
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from regard.data.files import Pair
 from regard.data.vocabularies import SPACE, Kind, Split, learn
 from regard.errors import RegardError
 from regard.special import NAMES, OWN, Special
@@ -59,6 +58,12 @@ class Tokenizer:
         cls, texts: Iterable[str], *, kind: Kind, vocabulary: int, split: Split = "punctuation", lowercase: bool = False
     ) -> Self:
         return cls(learn(texts, kind=kind, vocabulary=vocabulary, split=split, lowercase=lowercase))
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], config: TokenizerConfig) -> Self:
+        """A tokenizer as [tokenizer] describes the only one, or that of the source."""
+        kind, vocabulary = config.kind, config.vocabulary
+        return cls.train(texts, kind=kind, vocabulary=vocabulary, split=config.split, lowercase=config.lowercase)
 
     @property
     def size(self) -> int:
@@ -181,6 +186,15 @@ def _byte_names() -> list[str]:
     return [chr(byte) if byte in shows else chr(256 + hidden.index(byte)) for byte in range(256)]
 
 
+class Sides(Protocol):
+    """A pair of texts."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def target(self) -> str: ...
+
+
 class Tokenizers:
     """The tokenizers of both sides; when shared, they are one."""
 
@@ -198,14 +212,18 @@ class Tokenizers:
         return self.source.special
 
     @classmethod
-    def train(cls, examples: Iterable[Pair], config: TokenizerConfig) -> Self:
+    def train(cls, examples: Iterable[Sides], config: TokenizerConfig) -> Self:
         """Learns from the texts of `examples`, which are read twice when the sides are separate."""
         if config.shared:
-            texts = (text for pair in examples for text in (pair.source, pair.target))
-            return cls(_learn(texts, config, config.kind, config.vocabulary))
-        source = _learn((pair.source for pair in examples), config, config.kind, config.vocabulary)
-        kind, vocabulary = config.target_kind or config.kind, config.target_vocabulary or config.vocabulary
-        return cls(source, _learn((pair.target for pair in examples), config, kind, vocabulary))
+            return cls(Tokenizer.learn((text for pair in examples for text in (pair.source, pair.target)), config))
+        target = {
+            "kind": config.target_kind or config.kind,
+            "vocabulary": config.target_vocabulary or config.vocabulary,
+        }
+        return cls(
+            Tokenizer.learn((pair.source for pair in examples), config),
+            Tokenizer.learn((pair.target for pair in examples), config.model_copy(update=target)),
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -223,7 +241,3 @@ class Tokenizers:
     def load(cls, folder: str | Path, *, special: Special = OWN) -> Self:
         names = ("source.json", "target.json") if (Path(folder) / "source.json").exists() else ("tokenizer.json",)
         return cls(*(Tokenizer.load(Path(folder) / name, special=special) for name in names))
-
-
-def _learn(texts: Iterable[str], config: TokenizerConfig, kind: Kind, vocabulary: int) -> Tokenizer:
-    return Tokenizer.train(texts, kind=kind, vocabulary=vocabulary, split=config.split, lowercase=config.lowercase)

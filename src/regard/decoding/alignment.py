@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.recorder import recording
-from regard.decoding.protocol import evaluation, source_lengths, special_of
+from regard.decoding.protocol import Aligned, evaluation, source_lengths
 from regard.errors import RegardError
 from regard.special import UNK
 
@@ -26,12 +26,11 @@ def align(
     source (B, S) padded with PAD; answers: tokens without BOS and EOS, one for each row. Row t of the result is what
     the model looked at when it said token t: the recorded weights of the module at `model.alignment`.
     """
-    path = getattr(model, "alignment", "")
-    if not isinstance(path, str) or not path:
+    if not isinstance(model, Aligned) or not model.alignment:
         raise RegardError(f"{type(model).__name__} does not look at its source by attention, so nothing can be aligned")
     if len(answers) != source.shape[0]:
         raise RegardError(f"{len(answers)} answers for {source.shape[0]} rows of source; give one each")
-    special = special_of(model)
+    path, special = model.alignment, model.special
     ends = source_lengths(source, lengths, special=special)
     longest = max(map(len, answers), default=0)
     target = torch.full((len(answers), longest), special.pad or 0, device=source.device)

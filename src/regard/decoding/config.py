@@ -52,9 +52,23 @@ class DecodingConfig(BaseModel):
         return self
 
 
+SAMPLING = ("sample", "temperature", "top_k", "top_p")
+
+
 def changed(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a [decoding] with some changed; a beam wide enough for `n_best` unless one is given."""
+    """The settings of a [decoding] with some changed.
+
+    Asking for a beam ends the recipe's sampling; a beam is made wide enough for `n_best` unless one is given.
+    """
+    if "beam" in changes and not changes.get("sample"):
+        settings = {name: value for name, value in settings.items() if name not in SAMPLING}
     result = {**settings, **changes}
     if "n_best" in changes and "beam" not in changes:
         result["beam"] = max(result.get("beam", DecodingConfig().beam), result["n_best"])
     return result
+
+
+def shortened(decoding: DecodingConfig, most: int) -> DecodingConfig:
+    """The same for answers of at most so many tokens."""
+    longest = min(decoding.max_length, most)
+    return decoding.model_copy(update={"max_length": longest, "min_length": min(decoding.min_length, longest)})

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.decoding.config import DecodingConfig
 from regard.decoding.constraints import constraints
-from regard.decoding.protocol import Model, evaluation, modules_of, special_of
+from regard.decoding.protocol import PromptedModel, evaluation, modules_of
 from regard.decoding.sampling import choose_at_random, uniform_numbers
 from regard.decoding.vocabulary import largest, own, to_logprobs
 
@@ -38,11 +38,16 @@ class Continuation:
     """
 
     def __init__(
-        self, model: Model[Any, Any], prompts: Sequence[Sequence[int]], *, config: DecodingConfig, reach: int | None
+        self,
+        model: PromptedModel[Any, Any],
+        prompts: Sequence[Sequence[int]],
+        *,
+        config: DecodingConfig,
+        reach: int | None,
     ) -> None:
         self.model, self.config, self.reach = model, config, reach
-        self.special = special_of(model)
-        self.device = next(model.parameters()).device  # type: ignore[attr-defined]
+        self.special = model.special
+        self.device = next(model.parameters()).device
         copies = config.n_best
         self.context = [list(prompt) or [self.special.bos] for prompt in prompts for _ in range(copies)]
         self.said: list[list[int]] = [[] for _ in self.context]
@@ -104,7 +109,7 @@ class Continuation:
         lengths = torch.tensor([len(context) for context in contexts], device=self.device)
         memory = self.model.encode(pad_sequence(contexts, batch_first=True).to(self.device), lengths)
         self.state = self.model.start(memory)
-        self.token = self.model.first(memory)  # type: ignore[attr-defined]
+        self.token = self.model.first(memory)
 
     def _choose(self, logits: Tensor, length: int) -> Tensor:
         if not self.config.sample:

@@ -5,9 +5,7 @@
     logits, state = model.step(token, state)            token (B,) → logits (B, V)
     state = state.reorder(rows)                         repeat, permute or drop rows
 
-A model that goes on from a prompt has `first(memory)`, the token that its first step reads (B,): the last of the
-prompt, which `start` has read up to there. The first step of all others reads BOS. A model whose vocabulary came from
-elsewhere has `special`, its own special ids.
+The first step reads BOS, unless the model goes on from a prompt (`Prompted`).
 
 B rows  S source positions  V vocabulary  N rows alive now  T tokens of an answer
 """
@@ -17,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +33,7 @@ class State(Protocol):
 
 
 MemoryT = TypeVar("MemoryT")
+ReadT = TypeVar("ReadT", contravariant=True)  # a memory that is only read
 StateT = TypeVar("StateT", bound=State)
 
 
@@ -43,6 +42,11 @@ class Model(Protocol[MemoryT, StateT]):
 
     The logits of a step may be overwritten by whoever asked for them, and are good until the next step.
     """
+
+    @property
+    def special(self) -> Special:
+        """The special ids of its vocabulary."""
+        ...
 
     @property
     def alignment(self) -> str:
@@ -62,6 +66,38 @@ class Model(Protocol[MemoryT, StateT]):
         ...
 
 
+@runtime_checkable
+class Prompted(Protocol[ReadT]):
+    """What a model that goes on from a prompt has beside the steps."""
+
+    def first(self, memory: ReadT) -> Tensor:
+        """The token that the first step reads: the last of each prompt, which `start` has read up to there. (B,)"""
+        ...
+
+
+class PromptedModel(Model[MemoryT, StateT], Prompted[MemoryT], Protocol[MemoryT, StateT]):
+    """A model of torch's that goes on from a prompt."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Its weights, whose device is where it computes."""
+        ...
+
+
+@runtime_checkable
+class Aligned(Protocol):
+    """A model whose answers can be aligned with their sources, unless its path is empty."""
+
+    @property
+    def special(self) -> Special:
+        """As that of `Model`."""
+        ...
+
+    @property
+    def alignment(self) -> str:
+        """As that of `Model`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Hypothesis:
     """One answer: tokens without BOS and EOS, the score it was ranked by, log p of each token and of EOS if reached."""
@@ -76,17 +112,11 @@ def source_lengths(source: Tensor, lengths: Tensor | None, *, special: Special =
     return row_lengths(source, lengths, pad=special.pad)
 
 
-def special_of(model: object) -> Special:
-    """The special ids of a model: its own, or those that all vocabularies learned here share."""
-    return getattr(model, "special", OWN)
-
-
-def first_token(model: Any, memory: Any, *, rows: int, device: torch.device) -> Tensor:
+def first_token(model: Model[MemoryT, StateT], memory: MemoryT, *, rows: int, device: torch.device) -> Tensor:
     """The token that the first step reads: the last of a prompt, where the model goes on from one, or else BOS. (B,)"""
-    if hasattr(model, "first"):
-        first: Tensor = model.first(memory)
-        return first
-    return torch.full((rows,), special_of(model).bos, device=device)
+    if isinstance(model, Prompted):
+        return model.first(memory)
+    return torch.full((rows,), model.special.bos, device=device)
 
 
 def modules_of(model: object) -> list[nn.Module]:

@@ -21,7 +21,6 @@ from regard.decoding.protocol import (
     evaluation,
     first_token,
     source_lengths,
-    special_of,
 )
 from regard.decoding.sampling import sample, uniform_numbers
 from regard.decoding.tree import Tree
@@ -45,7 +44,7 @@ def search(
 
     The model decodes without gradients and in evaluation mode, and is put back into the mode it was in.
     """
-    special = special_of(model)
+    special = model.special
     rules = constraints(config, prefix, rows=source.shape[0], device=source.device, special=special)
     if not source.shape[0]:
         return []
@@ -77,5 +76,5 @@ def _covering(
     """What a beam search with a coverage penalty looks at; for others nothing is recorded."""
     if config.sample or config.beam == 1 or not config.coverage_penalty:
         return nullcontext()
-    ends = source_lengths(source, lengths, special=special_of(model))
+    ends = source_lengths(source, lengths, special=model.special)
     return covering(model, alignment=model.alignment, lengths=ends, penalty=config.coverage_penalty)

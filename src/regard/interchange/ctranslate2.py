@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from regard.data import shortlist
-from regard.data.tokenizers import Tokenizer, Tokenizers
+from regard import durable
+from regard.data.pairs import shortlist
+from regard.data.tokenizers import Tokenizer
+from regard.directory import ModelDirectory
 from regard.errors import RegardError
-from regard.interchange.expressible import obstacle, read_recipe
-from regard.training import durable
+from regard.interchange.expressible import obstacle
+from regard.interchange.files import require_new
 
 Array = NDArray[numpy.float32]
 
@@ -38,20 +40,20 @@ TOKENIZERS = ("tokenizer.json", "source.json", "target.json")
 
 def export(directory: Path, out: Path) -> None:
     """Write a CTranslate2 directory that can be used alone: the model, and the tokenizers beside it."""
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RegardError(f"{out} is there already and not empty; name a directory that is not there yet")
+    new = require_new(out)
     files = convert(directory)
     files |= {name: (directory / name).read_bytes() for name in TOKENIZERS if (directory / name).exists()}
-    durable.write_directory(out, files)
+    durable.write_directory(new, files)
 
 
 def convert(directory: Path, *, positions: int = POSITIONS) -> dict[str, bytes]:
     """The files of the CTranslate2 model, by name; tables that can be of any length reach `positions`."""
-    model = read_recipe(directory).get("model", {})
+    stored = ModelDirectory(directory)
+    model = stored.tables().get("model", {})
     reason = obstacle(model)
     if reason is not None:
         raise RegardError(f"{directory} cannot be exported: {reason}")
-    tokenizers = Tokenizers.load(directory)
+    tokenizers = stored.codec(stored.special()).texts()
     weights = _Weights(directory / "weights.safetensors")
     specs = _specs()
     encoder = _Stack(specs, model, weights, side="source", positions=positions).spec
@@ -67,9 +69,15 @@ def convert(directory: Path, *, positions: int = POSITIONS) -> dict[str, bytes]:
     except ValueError as error:
         raise RegardError(f"{directory} does not fit together: {error}; copy the model directory again") from None
     spec.optimize()
-    with tempfile.TemporaryDirectory() as folder:
-        spec.save(folder)
-        files = {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            spec.save(folder)
+            files = {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
+    except OSError as error:
+        raise RegardError(
+            f"the converted model cannot be written to {tempfile.gettempdir()}: {error.strerror or error}; "
+            "free some space there, or set TMPDIR to another directory"
+        ) from None
     if (directory / shortlist.NAME).exists():
         listed = shortlist.Shortlist.load(directory / shortlist.NAME)
         vmap = listed.to_vmap(_names(tokenizers.source), _names(tokenizers.target))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from regard.errors import RegardError
 from regard.special import OWN
 
 # every key of [model], and the values that can be expressed where not every value can
@@ -37,20 +34,6 @@ def obstacle(model: Mapping[str, Any]) -> str | None:
             return f"CTranslate2 cannot express model.{key} = {value!r}, only {', '.join(EXPRESSED[key])}"
     missing = [key for key in EXPRESSED if key not in model]
     return f"recipe.toml does not say model.{missing[0]}, so it is not as regard wrote it" if missing else None
-
-
-def read_recipe(directory: Path) -> dict[str, Any]:
-    """The tables of the recipe that is kept in a model directory."""
-    if not (directory / "weights.safetensors").is_file():
-        raise RegardError(
-            f"{directory} is no model directory: it has no weights.safetensors; train one with: regard train"
-        )
-    try:
-        return tomllib.loads((directory / "recipe.toml").read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise RegardError(
-            f"{directory / 'recipe.toml'} cannot be read ({error}); copy the model directory again"
-        ) from None
 
 
 def reach(model: Mapping[str, Any]) -> int | None:

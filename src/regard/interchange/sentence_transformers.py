@@ -8,58 +8,50 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RegardError
+from regard.interchange.files import cut, optional_json, shown
 
-POOLING = Path("1_Pooling") / "config.json"
-READING = Path("sentence_bert_config.json")
+POOLING, NORMALIZE, READING = "1_Pooling/config.json", "2_Normalize/config.json", "sentence_bert_config.json"
+FEWEST = 6  # tokens: two texts of one token, and the special tokens around them
 WAYS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first"}
 MODULES = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
 
 
 def read_pooling(directory: Path) -> str:
-    """How a sentence encoder makes one vector of a text: as a file of its own says, or else by the mean."""
-    settings = _read(directory / POOLING)
-    if settings is None:
-        return "mean"
+    """How a sentence encoder makes one vector of a text: as the file for that says, or else by the mean."""
+    settings = optional_json(directory / POOLING)
     ways = [key for key, value in settings.items() if key.startswith("pooling_mode") and value is True]
-    if len(ways) != 1 or ways[0] not in WAYS:
-        raise RegardError(f"{directory} pools by {', '.join(ways) or 'nothing'}; regard knows {', '.join(WAYS)}")
-    return WAYS[ways[0]]
+    if settings and (len(ways) != 1 or ways[0] not in WAYS):
+        raise RegardError(
+            f"{directory / POOLING} pools by {cut(', '.join(ways)) or 'nothing'}; regard knows {', '.join(WAYS)}"
+        )
+    return WAYS[ways[0]] if ways else "mean"
 
 
 def read_longest(directory: Path) -> float:
-    """How many tokens of a text it reads, those at its ends included: as a file of its own says, or else all."""
-    longest = (_read(directory / READING) or {}).get("max_seq_length")
-    return longest if isinstance(longest, int) and longest > 0 else math.inf
+    """How many tokens of a text it reads, special tokens included: as the file for that says, or else all."""
+    longest = optional_json(directory / READING).get("max_seq_length")
+    if longest is None:
+        return math.inf
+    if isinstance(longest, bool) or not isinstance(longest, int) or longest < FEWEST:
+        raise RegardError(
+            f"{directory / READING}: max_seq_length is {shown(longest)} and must be a whole number of at least {FEWEST}"
+        )
+    return longest
 
 
-def write_pooling(directory: Path, *, pooling: str, width: int, longest: int) -> None:
+def pooling_files(*, pooling: str, width: int, longest: int) -> dict[str, bytes]:
     """The files by which `SentenceTransformer(directory)` gives vectors of length 1, as regard does.
 
-    longest: tokens of a text that are read, those at its ends included.
+    longest: how many tokens of a text are read, special tokens included.
     """
     modules = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for number, (path, kind) in enumerate(MODULES.items())
     ]
-    how = {"word_embedding_dimension": width, **{key: way == pooling for key, way in WAYS.items()}}
-    files: dict[Path, Any] = {
-        Path("modules.json"): modules,
+    files: dict[str, Any] = {
+        "modules.json": modules,
         READING: {"max_seq_length": longest, "do_lower_case": False},
-        POOLING: how,
+        POOLING: {"word_embedding_dimension": width, **{key: way == pooling for key, way in WAYS.items()}},
+        NORMALIZE: {},  # it has no settings, but an empty directory would be lost by many tools
     }
-    try:
-        for module in MODULES:
-            (directory / module).mkdir(parents=True, exist_ok=True)
-        for path, content in files.items():
-            (directory / path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RegardError(f"{directory} cannot be written: {error.strerror}; choose another directory") from None
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        return dict(json.loads(path.read_bytes()))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError) as error:
-        raise RegardError(f"{path} is damaged ({error}); copy it again") from None
+    return {name: (json.dumps(content, indent=2) + "\n").encode() for name, content in files.items()}

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from regard.attention.positions import Position
 from regard.errors import RegardError
+from regard.kernels.linear import Linear
 from regard.layers.dropout import Dropout
-from regard.linear import Linear
 from regard.special import PAD
 
 

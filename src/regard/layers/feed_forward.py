@@ -6,9 +6,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.errors import RegardError, unknown_name
+from regard.kernels.linear import Linear
 from regard.layers.dropout import Dropout
 from regard.layers.gelu import gelu_tanh
-from regard.linear import Linear
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.linear import Linear
+from regard.kernels.linear import Linear
 
 SCALE = 2.0  # α / r
 

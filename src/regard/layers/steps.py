@@ -29,6 +29,7 @@ from regard.attention.recorder import recorded
 from regard.attention.scores import Dot, ScaledDot
 from regard.attention.short import REGISTER
 from regard.errors import RegardError
+from regard.kernels.linear import Linear
 from regard.layers.blocks import Block, Stack
 from regard.layers.feed_forward import FeedForward, bend
 from regard.layers.packed import Packed, by_halves
@@ -228,16 +229,29 @@ def _batched(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -
 
 
 def _is_plain(block: Block) -> bool:
-    """Whether a block is made of the parts that are computed here."""
+    """Whether a block is made of the parts that are computed here; a linear map that adds more to W x + b is none."""
     attentions = [block.attention] if block.cross is None else [block.attention, block.cross]
-    return type(block.feed_forward) is FeedForward and all(
+    inside = block.feed_forward
+    return (
+        type(inside) is FeedForward
+        and _are_linear(inside.inner, inside.outer, *([] if inside.gate is None else [inside.gate]))
+        and all(_is_plain_attention(part) for part in attentions)
+    )
+
+
+def _is_plain_attention(part: nn.Module) -> bool:
+    return (
         type(part) is MultiHead
+        and _are_linear(part.query, part.key, part.value, part.output)
         and type(part.score) in (Dot, ScaledDot)
         and type(part.position) in (Position, Rotary)
         and type(part.pattern) in (All, Causal)
         and part.heads == part.key_value_heads
-        for part in attentions
     )
+
+
+def _are_linear(*parts: nn.Module) -> bool:
+    return all(type(part) in (nn.Linear, Linear) for part in parts)
 
 
 @dataclass(frozen=True)

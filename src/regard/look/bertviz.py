@@ -11,7 +11,8 @@ from typing import Literal
 from torch import Tensor
 
 from regard.errors import RegardError
-from regard.look.record import Map, Record, Side
+from regard.look.record import Map, Record
+from regard.tasks.base import Side
 
 Attention = Sequence[Tensor]
 Tokens = Sequence[str]
@@ -34,7 +35,7 @@ def head_view(
 ) -> Record:
     """The record of these weights; in a notebook it shows itself, `.save("page.html")` writes it.
 
-    `layer` and `heads` are shown first; `sentence_b_start` divides the tokens into two sides.
+    `layer` and `heads` are shown first; with `sentence_b_start` the page offers what looks from A and B at A and B.
     """
     if html_action not in ("view", "return"):
         raise ValueError(f"html_action={html_action!r}: expected 'view' or 'return'")
@@ -99,15 +100,9 @@ Parts = list[tuple[str, str, str, Attention]]
 
 
 def _one_sequence(attention: Attention, tokens: tuple[str, ...], border: int | None) -> tuple[dict[str, Side], Parts]:
-    if border is None:
-        return {"tokens": Side(tokens)}, [("attention", "tokens", "tokens", attention)]
-    sides = {"A": Side(tokens[:border]), "B": Side(tokens[border:])}
-    where = {"A": slice(None, border), "B": slice(border, None)}
-    return sides, [
-        (f"{query}→{key}", query, key, [layer[..., where[query], where[key]] for layer in attention])
-        for query in sides
-        for key in sides
-    ]
+    if border is not None and not 0 < border < len(tokens):
+        raise ValueError(f"sentence_b_start={border}: expected a place from 1 to {len(tokens) - 1}")
+    return {"tokens": Side(tokens, border=border)}, [("attention", "tokens", "tokens", attention)]
 
 
 def _encoder_decoder(

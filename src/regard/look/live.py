@@ -1,13 +1,23 @@
-"""The page, served live on this machine: type a text, see the answer and what it looked at."""
+"""The page, served live on this machine: type a text, see the answer and what it looked at.
+
+One text is looked at at a time. Those that come meanwhile wait, no more than `WAITING` and none longer than `PATIENCE`;
+the others are told to come again. Only the page itself is answered: not pages of other origins, which a browser lets
+send requests to this machine as well.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import socket
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 from typing import Any
+from urllib.parse import urlsplit
 
 from regard.errors import RegardError
 from regard.look import page
@@ -15,8 +25,30 @@ from regard.look.record import Record
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # a page elsewhere cannot pretend to be one of these
 LARGEST = 64 * 1024  # bytes of a request
+LONGEST = 5_000  # characters of a text: attention grows with their square
+WAITING = 64  # requests that wait while one is looked at
+PATIENCE = 30  # seconds that a request waits for those before it
+SLOWEST = 20  # seconds without a byte after which a connection is given up
+LINGER = 1  # seconds for what a refused client still sends
 
 Looker = Callable[[str], Record]
+
+
+class RequestError(Exception):
+    """A request that is answered with an error: its status and a sentence."""
+
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128  # connections that the system keeps until they are accepted
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing about clients that leave or fall silent."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
 
 
 def server(
@@ -26,51 +58,107 @@ def server(
 
     With `pairs` the page has a second box; what is typed there stands after a tab.
     """
-    lock = Lock()
+    if not 0 <= port <= 65535:
+        raise RegardError(f"there is no port {port}; choose one from 1 to 65535 with --port, or leave it out")
+    places, turn = BoundedSemaphore(1 + WAITING), Lock()
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = SLOWEST
+
         def do_GET(self) -> None:
-            if not self._is_local():
-                return
-            if self.path.partition("?")[0] == "/":
-                self._send(HTTPStatus.OK, page.render([], live=True, pairs=pairs), "text/html; charset=utf-8")
-            else:
-                self._send(HTTPStatus.NOT_FOUND, json.dumps({"error": f"there is nothing at {self.path}"}))
+            self._answer(self._page)
 
         def do_POST(self) -> None:
-            if not self._is_local():
-                return
-            if self.path != "/look":
-                self._send(HTTPStatus.NOT_FOUND, json.dumps({"error": f"there is nothing at {self.path}"}))
-                return
+            self._answer(self._look)
+
+        def _answer(self, make: Callable[[], tuple[str, str]]) -> None:
+            """What `make` gives, a body and its kind; or a sentence that says why not."""
             try:
-                text = self._text()
-                with lock:  # one at a time: a model on a CPU is not faster with two
-                    records = [looker(text).to_json() for looker in lookers]
-            except RegardError as error:
-                self._send(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(error)}))
-                return
-            self._send(HTTPStatus.OK, json.dumps(records))
+                self._only_own()
+                body, kind = make()
+            except RequestError as refused:
+                self._send(refused.status, json.dumps({"error": str(refused)}))
+                self._linger()
+            else:
+                self._send(HTTPStatus.OK, body, kind)
+
+        def _page(self) -> tuple[str, str]:
+            if self.path.partition("?")[0] != "/":
+                raise self._nothing()
+            return page.render([], live=True, pairs=pairs), "text/html; charset=utf-8"
+
+        def _look(self) -> tuple[str, str]:
+            if self.path != "/look":
+                raise self._nothing()
+            text = self._text()
+            if not places.acquire(blocking=False):
+                raise RequestError(
+                    HTTPStatus.SERVICE_UNAVAILABLE, f"{WAITING} texts are waiting already; try again in a moment"
+                )
+            try:
+                return json.dumps(self._records(text)), "application/json"
+            finally:
+                places.release()
+
+        def _records(self, text: str) -> list[dict[str, Any]]:
+            if not turn.acquire(timeout=PATIENCE):  # one at a time: a model on a CPU is not faster with two
+                raise RequestError(
+                    HTTPStatus.SERVICE_UNAVAILABLE,
+                    f"other texts have kept the model busy for {PATIENCE} seconds; try again in a moment",
+                )
+            try:
+                if self._has_left():
+                    raise ConnectionAbortedError
+                return _looked(lookers, text)
+            finally:
+                turn.release()
 
         def _text(self) -> str:
-            length = int(self.headers.get("Content-Length") or 0)
+            given = self.headers.get("Content-Length") or "0"
+            length = int(given) if re.fullmatch(r"[0-9]{1,9}", given) else -1
             if not 0 < length <= LARGEST:
-                raise RegardError(f"the request has {length} bytes; send JSON with a text, of at most {LARGEST}")
+                size = f"{length} bytes" if length >= 0 else "no length that can be read"
+                raise RequestError(
+                    HTTPStatus.BAD_REQUEST, f"the request has {size}; send JSON with a text, of at most {LARGEST} bytes"
+                )
             try:
                 text = json.loads(self.rfile.read(length))["text"]
-            except (ValueError, KeyError, TypeError):
-                raise RegardError('send JSON such as {"text": "a sentence"}') from None
+            except (ValueError, KeyError, TypeError, RecursionError):
+                raise RequestError(HTTPStatus.BAD_REQUEST, 'send JSON such as {"text": "a sentence"}') from None
             if not isinstance(text, str) or not text.strip():
-                raise RegardError("the text is empty; type something to look at")
+                raise RequestError(HTTPStatus.BAD_REQUEST, "the text is empty; type something to look at")
+            if len(text) > LONGEST:
+                raise RequestError(
+                    HTTPStatus.BAD_REQUEST, f"the text has {len(text)} characters; look at no more than {LONGEST}"
+                )
+            if any("\ud800" <= character <= "\udfff" for character in text):
+                raise RequestError(HTTPStatus.BAD_REQUEST, "the text holds half a character; type it again")
             return text
 
-        def _is_local(self) -> bool:
-            """Against pages elsewhere that point a name of theirs at this machine."""
-            name = (self.headers.get("Host") or "").rpartition(":")[0] or self.headers.get("Host")
-            if host not in LOCAL or name in LOCAL:
-                return True
-            self._send(HTTPStatus.FORBIDDEN, json.dumps({"error": "ask for localhost"}))
-            return False
+        def _only_own(self) -> None:
+            """Refuse pages elsewhere: those that point a name of theirs at this machine, and those that post to it."""
+            asked = self.headers.get("Host") or ""
+            if host in LOCAL and (asked.rpartition(":")[0] or asked) not in LOCAL:
+                raise RequestError(HTTPStatus.FORBIDDEN, "ask for localhost")
+            origin = self.headers.get("Origin")
+            if origin is not None and _place(origin) != asked:
+                raise RequestError(HTTPStatus.FORBIDDEN, "pages of other origins are not answered")
+            kind = (self.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
+            if self.command == "POST" and kind != "application/json":
+                raise RequestError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json")
+
+        def _nothing(self) -> RequestError:
+            return RequestError(HTTPStatus.NOT_FOUND, f"there is nothing at {self.path[:200]}")
+
+        def _has_left(self) -> bool:
+            """Whether the client has closed its end meanwhile."""
+            self.connection.setblocking(False)
+            try:
+                return self.connection.recv(1, socket.MSG_PEEK) == b""
+            except BlockingIOError:
+                return False
+            finally:
+                self.connection.settimeout(SLOWEST)
 
         def _send(self, status: HTTPStatus, body: str, kind: str = "application/json") -> None:
             data = body.encode()
@@ -81,7 +169,36 @@ def server(
             self.end_headers()
             self.wfile.write(data)
 
+        def _linger(self) -> None:
+            """Read what a refused client still sends: closing before would reset the connection, and the answer."""
+            with suppress(OSError):
+                self.wfile.flush()
+                self.connection.shutdown(socket.SHUT_WR)
+                self.connection.settimeout(LINGER)
+                for _ in range(64):
+                    if not self.connection.recv(1 << 16):
+                        return
+
         def log_message(self, *_: Any) -> None:
             """Quiet: the terminal belongs to the user."""
 
-    return ThreadingHTTPServer((host, port), Handler)
+    return _Server((host, port), Handler)
+
+
+def _looked(lookers: Sequence[Looker], text: str) -> list[dict[str, Any]]:
+    """The records of every model; what goes wrong is told where it is seen, on the page."""
+    try:
+        return [looker(text).to_json() for looker in lookers]
+    except RegardError as error:
+        raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from None
+    except Exception as error:
+        sentence = f"looking at this text failed ({type(error).__name__}: {error})"
+        raise RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, sentence) from None
+
+
+def _place(origin: str) -> str:
+    """The host and port of an origin; nothing for what is none."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""

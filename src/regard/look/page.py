@@ -21,8 +21,10 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+from regard.durable import write_file
 from regard.errors import RegardError
 
 _IMPORT = re.compile(r'^import \{ (\w+(?:, \w+)*) \} from "\./(\w+\.js)";\n', re.MULTILINE)
@@ -52,6 +54,11 @@ def render(records: Sequence[Mapping[str, Any]], *, live: bool = False, pairs: b
     }
     anywhere = re.compile("|".join(map(re.escape, parts)))
     return anywhere.sub(lambda found: parts[found[0]], _file("index.html"))
+
+
+def save(records: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Write the page of `records`, whole or not at all; a place that cannot be written to is a RegardError."""
+    write_file(path, render(records).encode())
 
 
 def _policy(script: str, style: str, *, live: bool) -> str:

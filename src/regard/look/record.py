@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -18,27 +19,17 @@ import numpy
 import torch
 from torch import Tensor
 
+from regard.durable import write_file
 from regard.errors import RegardError
+from regard.look.show import LONGEST, printable
+from regard.tasks.base import Side
 
 FORMAT, VERSION = "regard.record", 1
-PRECISE = 1_000_000  # with more weights than these, they are stored as bytes
+PRECISE = 1_000_000  # a record with more weights than these in all stores them as bytes
 COMPRESSED = 4096  # with more bytes than these, they are compressed
 PRECISE_VECTORS = 20_000  # with more numbers than these in its queries and keys, a map has them in half precision
 
 Kind = Literal["self", "cross", "gates", "graph", "image"]
-
-
-@dataclass(frozen=True)
-class Side:
-    """Things looked from or at: tokens, patches of a picture, nodes of a graph, steps of a recurrent network."""
-
-    items: tuple[str, ...]
-    kind: Literal["tokens", "patches", "nodes", "steps"] = "tokens"
-    text: str = ""
-    rows: int | None = None
-    columns: int | None = None
-    picture: str | None = None
-    edges: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -49,12 +40,13 @@ class Map:
     kind: Kind
     query: str
     key: str
-    weights: Tensor
+    weights: Tensor = field(repr=False)
     heads: tuple[int, ...]
     layer: int | None = None
     sums: Literal["one", "any"] = "one"
-    inputs: tuple[str, ...] | None = None  # what stood in the positions of a causal map
-    vectors: tuple[Tensor, Tensor] | None = None  # (H, Q, D) and (H, K, D), whose dot products are the scores
+    inputs: tuple[str, ...] | None = field(default=None, repr=False)  # what stood in the positions of a causal map
+    # (H, Q, D) and (H, K, D), whose dot products are the scores
+    vectors: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -67,9 +59,13 @@ class Answer:
     places: tuple[int, ...] = ()  # of each item, the item of the source it was asked of, where there is one
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Record:
-    """What a model looked at while it answered, or read, one input."""
+    """What a model looked at while it answered, or read, one input.
+
+    `notes` are sentences for the reader, such as "The text was cut to 256 tokens."; every way of showing the record
+    shows them.
+    """
 
     title: str
     sides: Mapping[str, Side]
@@ -79,6 +75,13 @@ class Record:
     saliency: Mapping[str, Map] = field(default_factory=dict)
     beam: Mapping[str, Any] | None = None
     statistics: Mapping[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """One short line; the numbers are in `maps`."""
+        sides = ", ".join(f"{printable(name, most=LONGEST)} {len(side.items)}" for name, side in self.sides.items())
+        title = printable(self.title, most=2 * LONGEST)
+        return f"Record({title!r}, sides: {sides or 'none'}, maps: {len(self.maps)})"
 
     def map(self, name: str) -> Map:
         """The map called `name`."""
@@ -101,22 +104,26 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """As `docs/record.md` has it."""
-        return {
+        compact = sum(each.weights.numel() for each in self.maps) > PRECISE
+        stored = {
             "format": FORMAT,
             "version": VERSION,
             "title": self.title,
             "model": dict(self.model),
             "sides": {name: _without_none(asdict(side)) for name, side in self.sides.items()},
-            "maps": [_map_to_json(each) for each in self.maps],
-            "answer": None if self.answer is None else _answer_to_json(self.answer),
-            "saliency": {name: _map_to_json(each) for name, each in self.saliency.items()},
-            "beam": self.beam,
-            "statistics": self.statistics,
+            "maps": [_map_to_json(each, compact=compact) for each in self.maps],
+            "answer": None if self.answer is None else _finite(_answer_to_json(self.answer)),
+            "saliency": {name: _map_to_json(each, compact=compact) for name, each in self.saliency.items()},
+            "beam": _finite(self.beam),
+            "statistics": _finite(self.statistics),
         }
+        return {**stored, "notes": list(self.notes)} if self.notes else stored
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
         """From what `to_json` gave; another format or version is a RegardError."""
+        if not isinstance(stored, Mapping):
+            raise RegardError("this is JSON, and not a record; make one with: regard look")
         if stored.get("format") != FORMAT or stored.get("version") != VERSION:
             found = f"{stored.get('format')!r}, version {stored.get('version')!r}"
             raise RegardError(
@@ -133,8 +140,9 @@ class Record:
                 saliency={name: _map_from_json(each) for name, each in stored["saliency"].items()},
                 beam=stored["beam"],
                 statistics=stored["statistics"],
+                notes=tuple(map(str, stored.get("notes", ()))),
             )
-        except (KeyError, TypeError, ValueError, zlib.error) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, zlib.error) as error:
             raise RegardError(f"the record is damaged ({error!r}); make it again with: regard look") from None
 
     @classmethod
@@ -142,20 +150,24 @@ class Record:
         """A record saved as JSON."""
         try:
             return cls.from_json(json.loads(Path(path).read_text("utf-8")))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise RegardError(f"{path} cannot be read as a record: {error}") from None
 
     def save(self, path: str | Path) -> None:
-        """By the ending of `path`: .json (the record), .html (the page), .png, .svg or .pdf (a picture)."""
+        """By the ending of `path`: .json (the record), .html (the page), .png, .svg or .pdf (a picture).
+
+        The file is either whole or not there; a place that cannot be written to is a RegardError.
+        """
         from regard.look import page, picture
 
         path = Path(path)
         if path.suffix == ".json":
-            path.write_text(json.dumps(self.to_json(), ensure_ascii=False), encoding="utf-8")
+            # half a character, which UTF-8 does not have, becomes the escape that JSON has for it
+            write_file(path, json.dumps(self.to_json(), ensure_ascii=False).encode(errors="backslashreplace"))
         elif path.suffix == ".html":
-            path.write_text(page.render([self.to_json()]), encoding="utf-8")
+            page.save([self.to_json()], path)
         elif path.suffix in picture.SUFFIXES:
-            picture.draw(self, path)
+            write_file(path, picture.draw(self, path.suffix))
         else:
             raise RegardError(f"{path}: a record is saved as .json, .html, {', '.join(picture.SUFFIXES)}")
 
@@ -175,13 +187,14 @@ def _one_head(each: Map, head: int) -> Map:
     return replace(each, weights=each.weights[place], heads=(head,), vectors=vectors)
 
 
-def _map_to_json(each: Map) -> dict[str, Any]:
+def _map_to_json(each: Map, *, compact: bool) -> dict[str, Any]:
     fields = {name: value for name, value in vars(each).items() if name not in ("weights", "inputs", "vectors")}
     if each.inputs is not None:
         fields["inputs"] = list(each.inputs)
     if each.vectors is not None:
         fields["vectors"] = _encode_vectors(*each.vectors)
-    return {**fields, "heads": list(each.heads), "shape": list(each.weights.shape), **_encode(each.weights)}
+    weights = _encode(each.weights, compact=compact)
+    return {**fields, "heads": list(each.heads), "shape": list(each.weights.shape), **weights}
 
 
 def _map_from_json(stored: Mapping[str, Any]) -> Map:
@@ -201,17 +214,33 @@ def _answer_to_json(answer: Answer) -> dict[str, Any]:
 
 
 def _answer_from_json(stored: Mapping[str, Any]) -> Answer:
-    alternatives = tuple(tuple((name, value) for name, value in step) for step in stored["alternatives"])
-    return Answer(stored["text"], tuple(stored["logprobs"]), alternatives, tuple(stored.get("places", ())))
+    alternatives = tuple(tuple((name, _logprob(value)) for name, value in step) for step in stored["alternatives"])
+    logprobs = tuple(map(_logprob, stored["logprobs"]))
+    return Answer(stored["text"], logprobs, alternatives, tuple(stored.get("places", ())))
 
 
-def _encode(weights: Tensor) -> dict[str, str]:
-    """Numbers as base64; many as bytes with a scale for each row, long ones compressed."""
+def _logprob(stored: float | None) -> float:
+    """A log-probability; null stands for a probability of nothing."""
+    return -math.inf if stored is None else stored
+
+
+def _finite(value: Any) -> Any:
+    """The same value for JSON, which has no number that is not finite: null stands there."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(inner) for name, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _encode(weights: Tensor, *, compact: bool) -> dict[str, str]:
+    """Numbers as base64; `compact` ones as bytes with a scale for each row, unless some are negative; long ones
+    compressed."""
     numbers = weights.detach().to("cpu", torch.float32).numpy()
     scales: dict[str, str] = {}
     encoding, data = "f32", numbers.astype("<f4").tobytes()
-    if numbers.size > PRECISE and numbers.min() >= 0:
-        largest = numpy.abs(numbers).max(-1, keepdims=True)
+    if compact and numbers.min(initial=0) >= 0:
+        largest = numbers.max(-1, keepdims=True, initial=0)
         encoding = "u8"
         data = numpy.round(numbers / numpy.where(largest > 0, largest, 1) * 255).astype(numpy.uint8).tobytes()
         scales = {"scales": base64.b64encode(largest.astype("<f4").tobytes()).decode()}

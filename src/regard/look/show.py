@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from torch import Tensor
+
 if TYPE_CHECKING:
     from regard.look.record import Map, Record
 
 LONGEST = 30  # characters of a name beside a picture
+SWALLOWING = 0.2  # a column that has at least this share of a map's weight may not set the scale of its colours
 ORDER = ("cross", "graph", "image", "self", "gates")
 
 
@@ -17,8 +20,21 @@ def main_map(record: Record) -> Map:
 
 
 def axes(record: Record, each: Map) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of a map's rows and columns; of a causal one, the columns are what stood there."""
-    return record.sides[each.query].items, each.inputs or record.sides[each.key].items
+    """The names of a map's rows and columns.
+
+    The columns of a causal one are the tokens read; a row "x ▸ y" is what was looked at from x, the last token read,
+    when y was said.
+    """
+    rows, columns = record.sides[each.query].items, each.inputs or record.sides[each.key].items
+    if each.inputs is not None and len(each.inputs) == len(rows):
+        rows = tuple(f"{read} ▸ {said}" for read, said in zip(each.inputs, rows, strict=True))
+    return rows, columns
+
+
+def notes(record: Record, each: Map) -> tuple[str, ...]:
+    """The sentences to show with a map of a record: the record's own, and what the rows of a causal map are."""
+    causal = "A row x ▸ y is what was looked at from x, the last token read, when y was said."
+    return (*record.notes, causal) if each.inputs is not None else tuple(record.notes)
 
 
 def printable(text: str, *, most: int | None = None) -> str:
@@ -28,3 +44,20 @@ def printable(text: str, *, most: int | None = None) -> str:
     """
     cut = text if most is None or len(text) <= most else f"{text[: most - 1]}…"
     return "".join(chr(0x2400 + ord(c)) if ord(c) < 32 else c if c.isprintable() else "�" for c in cut)
+
+
+def scale_end(weights: Tensor, kind: str) -> float:
+    """The weight at which the colours of a map (Q, K) end; what is larger has the last colour.
+
+    It is the largest weight, but in self-attention without two things that say little and would make the rest pale: a
+    first or last row that sees one item alone (of a causal map, 1 by necessity), and columns that most rows look at,
+    such as [CLS]. No less than an eighth of the largest weight. The page does the same, in `scale_end.js`.
+    """
+    largest = float(weights.max()) if weights.numel() else 0.0
+    queries, keys = weights.shape
+    if kind != "self" or queries < 2 or keys < 4:
+        return largest
+    outer = [row for row in (0, queries - 1) if int(weights[row].count_nonzero()) <= 1]
+    rows = weights[[row for row in range(queries) if row not in outer]]
+    rest = rows[:, rows.mean(0) < max(SWALLOWING, 3 / keys)]
+    return max(float(rest.max()) if rest.numel() else 0.0, largest / 8)

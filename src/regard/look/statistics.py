@@ -15,7 +15,8 @@ and between two heads of the same sides the Jensen–Shannon divergence of their
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,61 +27,65 @@ from regard.look.record import Map, Record
 from regard.look.show import axes
 
 SPECIAL = {"<s>", "</s>", "<pad>", "<unk>", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "<|endoftext|>"}
+TOGETHER = 1 << 16  # numbers that are compared in one operation: as many as stay in a cache
 MARKS = set(string.punctuation) | set("“”„«»‘’…–—¿¡、。，！？；：（）「」")
 
 
 @dataclass
-class _Head:
-    """Sums over the rows seen so far."""
+class _Heads:
+    """Sums over the rows of one map seen so far, head by head."""
 
-    map: str
-    head: int
+    heads: tuple[int, ...]
     rows: int = 0
-    sums: dict[str, float] = field(default_factory=dict)
+    sums: dict[str, Tensor] = field(default_factory=dict)
 
     def add(self, values: dict[str, Tensor]) -> None:
         for name, value in values.items():
-            self.sums[name] = self.sums.get(name, 0.0) + float(value.sum())
-        self.rows += len(next(iter(values.values())))
+            self.sums[name] = self.sums.get(name, torch.zeros(())) + value.double().sum(-1)
+        self.rows += next(iter(values.values())).shape[-1]
 
-    def result(self) -> dict[str, Any]:
-        return {"map": self.map, "head": self.head, **{name: total / self.rows for name, total in self.sums.items()}}
+    def results(self, name: str) -> list[dict[str, Any]]:
+        means = {measure: (total / self.rows).tolist() for measure, total in self.sums.items()}
+        return [
+            {"map": name, "head": head, **{measure: values[place] for measure, values in means.items()}}
+            for place, head in enumerate(self.heads)
+        ]
 
 
 def statistics(records: Iterable[Record]) -> dict[str, Any]:
     """`Record.statistics` from the records of many sentences of one model."""
-    heads: dict[tuple[str, int], _Head] = {}
+    maps: dict[str, _Heads] = {}
     distances: Tensor | None = None
     sentences = 0
     for record in records:
         sentences += 1
-        rows = [(each, head) for each in record.maps for head in range(len(each.heads))]
-        for each, place in rows:
-            entry = heads.setdefault((each.name, each.heads[place]), _Head(each.name, each.heads[place]))
-            entry.add(habits(each, place, record))
-        found = torch.tensor([[_divergence(*one, *other) for other in rows] for one in rows])
+        with _one_thread():
+            for each in record.maps:
+                maps.setdefault(each.name, _Heads(each.heads)).add(habits(each, record))
+            found = divergences(record.maps)
         distances = found if distances is None else distances + found
     if distances is None:
         return {"sentences": 0, "heads": [], "similarity": []}
     similarity = [
         [None if value != value else round(value, 4) for value in row] for row in (distances / sentences).tolist()
     ]
-    return {"sentences": sentences, "heads": [head.result() for head in heads.values()], "similarity": similarity}
+    results = [result for name, heads in maps.items() for result in heads.results(name)]
+    return {"sentences": sentences, "heads": results, "similarity": similarity}
 
 
-def habits(each: Map, place: int, record: Record) -> dict[str, Tensor]:
-    """The figures above, row by row: each (Q,)."""
-    weights = each.weights[place]
-    shares = weights / weights.sum(-1, keepdim=True).clamp(min=1e-12)
+def habits(each: Map, record: Record) -> dict[str, Tensor]:
+    """The figures above for every head and row of a map: each (H, Q)."""
+    weights = each.weights
+    shares = _shares(weights)
     _, items = axes(record, each)
-    column = torch.arange(weights.shape[1])
-    row = torch.arange(weights.shape[0]).unsqueeze(1)
+    column = torch.arange(weights.shape[-1])
+    row = torch.arange(weights.shape[-2]).unsqueeze(1)
     marks = torch.tensor([bool(name := item.strip("▁Ġ# ")) and all(c in MARKS for c in name) for item in items])
     special = torch.tensor([item in SPECIAL for item in items])
     found = {
-        "entropy": torch.special.entr(shares).sum(-1),
-        "first": weights[:, 0],
-        "last": weights[:, -1],
+        "entropy": _entropy(shares),
+        "first": weights[..., 0],
+        "last": weights[..., -1],
         "punctuation": (weights * marks).sum(-1),
         "special": (weights * special).sum(-1),
         "distance": (shares * (row - column).abs()).sum(-1),
@@ -91,15 +96,48 @@ def habits(each: Map, place: int, record: Record) -> dict[str, Tensor]:
     return found
 
 
-def _divergence(one: Map, place: int, other: Map, other_place: int) -> float:
-    """√ of the Jensen–Shannon divergence between the rows of two heads, on average; NaN if their sides differ."""
-    if (one.query, one.key) != (other.query, other.key):
-        return float("nan")
-    p, q = (
-        each.weights[at] / each.weights[at].sum(-1, keepdim=True).clamp(min=1e-12)
-        for each, at in ((one, place), (other, other_place))
-    )
-    middle = (p + q) / 2
-    entropy = torch.special.entr
-    divergence = entropy(middle).sum(-1) - (entropy(p).sum(-1) + entropy(q).sum(-1)) / 2
-    return float(divergence.clamp(min=0).sqrt().mean())
+def divergences(maps: Sequence[Map]) -> Tensor:
+    """√ of the Jensen–Shannon divergence between the rows of every two heads, on average (N, N), N heads in all.
+
+        JS(p, q) = H((p + q) / 2) − (H(p) + H(q)) / 2        H the entropy of a row
+
+    It is NaN between heads whose sides differ. Heads of the same sides are compared together, and of each two heads
+    once: n heads cost n (n − 1) / 2 entropies of Q × K numbers, `TOGETHER` numbers at a time.
+    """
+    numbers = torch.arange(sum(len(each.heads) for each in maps)).split([len(each.heads) for each in maps])
+    found = torch.full((sum(map(len, numbers)),) * 2, torch.nan)
+    sides = [(each.query, each.key) for each in maps]
+    for side in dict.fromkeys(sides):
+        own = [place for place, other in enumerate(sides) if other == side]
+        places = torch.cat([numbers[place] for place in own])
+        shares = _shares(torch.cat([maps[place].weights for place in own]))  # (n, Q, K)
+        entropies = _entropy(shares)  # (n, Q)
+        distances = torch.zeros(len(places), len(places))
+        pairs = torch.triu_indices(len(places), len(places), 1)
+        for one, other in pairs.split(max(TOGETHER // max(shares[0].numel(), 1), 1), 1):
+            middle = (shares[one] + shares[other]) / 2
+            divergence = _entropy(middle) - (entropies[one] + entropies[other]) / 2
+            distances[one, other] = divergence.clamp(min=0).sqrt().mean(-1)
+        found[places.unsqueeze(1), places] = distances + distances.T
+    return found
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread of torch's: these operations are many and short, and threads would mostly wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _shares(weights: Tensor) -> Tensor:
+    """The same rows, made to sum to one."""
+    return weights / weights.sum(-1, keepdim=True).clamp(min=1e-12)
+
+
+def _entropy(shares: Tensor) -> Tensor:
+    """−Σ p log p over the last axis, 0 log 0 being 0."""
+    return -torch.xlogy(shares, shares).sum(-1)

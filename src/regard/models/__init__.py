@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-from pydantic import BaseModel
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 from regard.errors import RegardError, unknown_name
+from regard.models.facts import BodyConfig, ModelConfig
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from regard.models.body import Body
 
 
 Form = Literal["pairs", "causal", "encoder"]
@@ -58,22 +60,30 @@ def kinds(form: Form | None = None) -> list[str]:
     return [name for name, kind in KINDS.items() if form in (None, kind.form)]
 
 
-def config_class(kind: str) -> type[BaseModel]:
+def config_class(kind: str) -> type[ModelConfig]:
     """The config class that stands beside the module of `kind`."""
     return _parts(kind)[0]
 
 
-def from_config(config: BaseModel, *, vocabulary: int, target_vocabulary: int | None = None) -> nn.Module:
+@overload
+def from_config(config: BodyConfig, *, vocabulary: int | None = None) -> Body: ...
+@overload
+def from_config(
+    config: ModelConfig, *, vocabulary: int | None = None, target_vocabulary: int | None = None
+) -> nn.Module: ...
+def from_config(
+    config: ModelConfig, *, vocabulary: int | None = None, target_vocabulary: int | None = None
+) -> nn.Module:
     """The module that `config` describes; without a target vocabulary both sides share one.
 
-    A config that states its own vocabulary, because its weights came from elsewhere, has the last word.
+    The vocabulary that a config states, because its weights came from elsewhere, is taken before the one given. A kind
+    that reads no tokens needs none.
     """
-    if getattr(config, "vocabulary", None) is not None:
-        vocabulary, target_vocabulary = config.vocabulary, getattr(config, "target_vocabulary", None)  # type: ignore[attr-defined]
-    sizes = {"vocabulary": vocabulary}
-    if target_vocabulary is not None:
-        sizes["target_vocabulary"] = target_vocabulary
-    return _parts(config.kind)[1](config, **sizes)  # type: ignore[attr-defined]
+    stated, stated_target = config.vocabularies()
+    if stated is not None:
+        vocabulary, target_vocabulary = stated, stated_target
+    sizes = {"vocabulary": vocabulary, "target_vocabulary": target_vocabulary}
+    return _parts(config.kind)[1](config, **{name: size for name, size in sizes.items() if size is not None})
 
 
 def build(kind: str, *, vocabulary: int = 8000, target_vocabulary: int | None = None, **settings: Any) -> nn.Module:
@@ -89,7 +99,7 @@ def build(kind: str, *, vocabulary: int = 8000, target_vocabulary: int | None = 
     return from_config(made, vocabulary=vocabulary, target_vocabulary=target_vocabulary)
 
 
-def _parts(kind: str) -> tuple[Any, Any]:
+def _parts(kind: str) -> tuple[type[ModelConfig], Callable[..., nn.Module]]:
     if kind not in KINDS:
         raise unknown_name("kind", kind, KINDS)
     found = importlib.import_module(KINDS[kind].module)

@@ -17,16 +17,17 @@ B batch  L length  M width  V vocabulary
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from regard.attention import MultiHead
 from regard.attention.patterns import Padding
 from regard.attention.positions import Learned
 from regard.errors import RegardError
+from regard.kernels.linear import Linear
 from regard.layers.blocks import Block, Stack
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, tied_output
@@ -34,19 +35,16 @@ from regard.layers.feed_forward import FeedForward, bend
 from regard.layers.initial import start_normal
 from regard.layers.padding import row_lengths
 from regard.layers.wiring import PostNorm
-from regard.linear import Linear
-from regard.special import OWN, Special
+from regard.models.body import Body
+from regard.models.facts import BodyConfig, Pooling, Use
 
 
-class BertConfig(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class BertConfig(BodyConfig):
     kind: Literal["bert"] = "bert"
     layers: PositiveInt = 12
     width: PositiveInt = 768
     heads: PositiveInt = 12
     hidden: PositiveInt | None = None  # width of the feed-forward layers; 4 × width unless given
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     maximum: PositiveInt = 512  # how many learned positions
     offset: NonNegativeInt = 0  # the position of the first token
     segments: NonNegativeInt = 2  # how many kinds of segment; 0 does not tell them apart
@@ -54,14 +52,9 @@ class BertConfig(BaseModel):
     epsilon: PositiveFloat = 1e-12  # of the norms
     pooler: bool = True  # one vector for the whole text
     pooler_activation: Literal["tanh", "relu"] = "tanh"
-    pooling: Literal["pooler", "first", "mean"] | None = (
-        None  # how one vector is made of a text; the task's way if None
-    )
+    pooling: Literal["pooler", "first", "mean"] | None = None
     masked_words: bool = True  # the head that fills in what was masked
     next_sentence: bool = True  # the head that says whether the second segment follows the first
-    special: Special = OWN
-    vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
-    body: str | None = None  # where the first weights come from, if not from chance
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -71,20 +64,47 @@ class BertConfig(BaseModel):
             raise RegardError(f"offset={self.offset} leaves none of the maximum={self.maximum} positions; raise that")
         return self
 
+    def reads(self) -> int:
+        return self.maximum - self.offset
 
-class Bert(nn.Module):
+    def segments_told_apart(self) -> int:
+        return min(self.segments, 2)
+
+    learns_words: ClassVar[Literal["", "masked", "two_way"]] = "masked"
+
+    def pools(self) -> Pooling:
+        return self.pooling or "pooler"
+
+    def says_words(self) -> bool:
+        return self.masked_words
+
+    def says_what_follows(self) -> bool:
+        return self.next_sentence
+
+    def suited(self, use: Use) -> Self:
+        if use == "whole":
+            return self
+        words, follows = use == "words", use == "words" and self.next_sentence
+        way = self.pools() if use == "text" else self.pooling if use == "vector" else None
+        heads = {"masked_words": words, "next_sentence": follows, "pooler": follows or way == "pooler"}
+        return self.model_copy(update=heads)
+
+
+class Bert(Body):
     """tokens (B, L) → a vector for each that knows the whole text (B, L, M).
 
     `pool` makes one vector of a text, `transform` and then `output` say what was masked, `next_sentence` of the pooled
     vector whether the second segment follows: of the two logits, the first.
     """
 
-    alignment = ""
+    lowest = ("embedding.", "segments.", "norm.")
+    heads = ("pooler.", "transform.", "output.", "next_sentence.")
 
     def __init__(self, config: BertConfig, *, vocabulary: int) -> None:
         super().__init__()
         width, wiring = config.width, PostNorm()
-        self.special, self.offset, self.width = config.special, config.offset, width
+        self.special, self.width, self.layers = config.special, width, config.layers
+        self.offset = config.offset
         self.pooler_activation = config.pooler_activation
 
         def block() -> Block:
@@ -110,7 +130,7 @@ class Bert(nn.Module):
         self.next_sentence = Linear(width, 2) if config.next_sentence else None
         start_normal(self)
 
-    def looks(self, path: str) -> tuple[str, str]:  # noqa: ARG002
+    def looks(self, path: str) -> tuple[str, str]:
         """Which side the attention at `path` looks from, and at which."""
         return "source", "source"
 
@@ -126,6 +146,12 @@ class Bert(nn.Module):
             raise RegardError("this model does not tell segments apart (segments=0); leave them out")
         return self.body(self.dropout(self.norm(x)), pattern=Padding(lengths) if padded else None)
 
+    def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
+        return self(tokens, lengths, None if self.segments is None else segments)
+
+    def pooled(self, hidden: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
+        return self.pool(hidden) if pooling == "pooler" else super().pooled(hidden, lengths, pooling)
+
     def pool(self, hidden: Tensor) -> Tensor:
         """One vector for each text: tanh(W_p h_0), or relu.   (B, L, M) → (B, M)"""
         if self.pooler is None:
@@ -133,6 +159,21 @@ class Bert(nn.Module):
                 "this model has no pooler (pooler=false); use the vector of the first token, or their mean"
             )
         return (torch.tanh if self.pooler_activation == "tanh" else torch.relu)(self.pooler(hidden[:, 0]))
+
+    def without_words(self) -> None:
+        """Its config says which heads it has: see `BertConfig.suited`."""
+
+    def words(self, hidden: Tensor) -> Tensor:
+        """What the words in these places may be: h (…, M) → logits (…, V)"""
+        if self.transform is None or self.output is None:
+            raise RegardError("this model has no head that fills in words (masked_words=false)")
+        return self.output(self.transform(hidden))
+
+    def follows(self, hidden: Tensor) -> Tensor:
+        """Whether the second text follows the first: (B, L, M) → logits (B, 2)"""
+        if self.next_sentence is None:
+            raise RegardError("this model has no head for the next sentence (next_sentence=false)")
+        return self.next_sentence(self.pool(hidden))
 
 
 class Transform(nn.Module):

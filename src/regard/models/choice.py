@@ -35,7 +35,7 @@ class Nowhere(nn.Module):
     def keys(self, memory: Tensor) -> Tensor:
         return memory
 
-    def forward(self, query: Tensor, keys: Tensor, values: Tensor, pattern: Pattern) -> Glance:  # noqa: ARG002
+    def forward(self, query: Tensor, keys: Tensor, values: Tensor, pattern: Pattern) -> Glance:
         return Glance(query[..., :0], query.new_zeros(*query.shape[:2], 2))
 
 

@@ -12,33 +12,34 @@ B batch  L length  M width of a direction  V vocabulary
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from regard.kernels.linear import Linear
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.padding import row_lengths
 from regard.layers.recurrent import Cell, Recurrent
-from regard.linear import Linear
-from regard.special import OWN, Special
+from regard.models.body import Body
+from regard.models.facts import BodyConfig
 
 
-class ElmoConfig(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class ElmoConfig(BodyConfig):
     kind: Literal["elmo"] = "elmo"
     layers: PositiveInt = 2  # of each direction
     width: PositiveInt = 512  # of each direction, and of the embeddings
     cell: Cell = "lstm"
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     tied: bool = True  # output = embedding
-    special: Special = OWN
-    vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
-    pooling: Literal["first", "mean"] | None = None  # how one vector is made of a text; the mean if None
-    body: str | None = None  # where the first weights come from, if not from chance
+    pooling: Literal["first", "mean"] | None = None
+
+    learns_words: ClassVar[Literal["", "masked", "two_way"]] = "two_way"
+    frozen_under_a_head: ClassVar[bool] = True  # Peters 2018: the features stay as they are, and their mix is learned
+
+    def says_words(self) -> bool:
+        return True
 
 
 class Mix(nn.Module):
@@ -54,16 +55,13 @@ class Mix(nn.Module):
         return self.scale * sum(share * layer for share, layer in zip(shares, layers, strict=True))
 
 
-class Elmo(nn.Module):
+class Elmo(Body):
     """tokens (B, L) → features (B, L, 2 M). As language models, `both_ways` gives each direction's last layer."""
-
-    alignment = ""
-    BACKWARD = "backward_layers"
 
     def __init__(self, config: ElmoConfig, *, vocabulary: int) -> None:
         super().__init__()
         width = config.width
-        self.special, self.width = config.special, 2 * width
+        self.special, self.width, self.layers = config.special, 2 * width, config.layers
         self.embedding = Embedding(vocabulary, width, scale=False, dropout=config.dropout, padding=config.special.pad)
         self.forward_layers = self._stack(config)
         self.backward_layers = self._stack(config)
@@ -75,7 +73,7 @@ class Elmo(nn.Module):
     def _stack(config: ElmoConfig) -> nn.ModuleList:
         return nn.ModuleList(Recurrent(config.cell, config.width, width=config.width) for _ in range(config.layers))
 
-    def looks(self, path: str) -> tuple[str, str]:  # noqa: ARG002
+    def looks(self, path: str) -> tuple[str, str]:
         """Which side the gates at `path` look from, and at which."""
         return "source", "source"
 
@@ -83,6 +81,18 @@ class Elmo(nn.Module):
         """The features of each token: tokens (B, L) padded at the end → (B, L, 2 M)"""
         there, back = self._run(tokens, lengths)
         return self.mix([torch.cat(pair, dim=-1) for pair in zip(there, back, strict=True)])
+
+    def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
+        return self(tokens, lengths)
+
+    def freeze_for_words(self) -> None:
+        self.mix.requires_grad_(False)  # it is learned with what the features are for
+
+    def layer_paths(self, layer: int) -> str:
+        return f"*_layers.{layer}.*"
+
+    def reads_backwards(self, path: str) -> bool:
+        return "backward_layers" in path.split(".")
 
     def both_ways(self, tokens: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """For `output`: what each direction knows when it has read a token, →h_L and ←h_L (B, L, M).

@@ -18,32 +18,30 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from regard.attention import Cache, MultiHead, positions
 from regard.attention.patterns import Causal, Padding
+from regard.kernels.linear import Linear
 from regard.layers.blocks import Block, Stack
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.feed_forward import Activation, FeedForward
 from regard.layers.initial import start_normal
 from regard.layers.steps import Steps, can_step, steps_after, steps_of
 from regard.layers.wiring import NormName, PreNorm
-from regard.linear import Linear
+from regard.models.body import Body
+from regard.models.facts import BodyConfig, Pooling
 from regard.models.prompt import Prompt
-from regard.special import OWN, Special
 
 
-class GPTConfig(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class GPTConfig(BodyConfig):
     kind: Literal["gpt"] = "gpt"
     layers: PositiveInt = 12
     width: PositiveInt = 768
     heads: PositiveInt = 12
     key_value_heads: PositiveInt | None = None  # fewer than heads: groups of heads share keys and values
     hidden: PositiveInt | None = None  # width of the feed-forward layers; 4 × width unless given
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     position: Literal["none", "sinusoidal", "learned", "rotary", "alibi"] = "learned"
     maximum: PositiveInt = 1024  # how many learned positions
     activation: Activation = "gelu_tanh"
@@ -51,10 +49,16 @@ class GPTConfig(BaseModel):
     epsilon: PositiveFloat = 1e-5  # of the norms
     bias: bool = True  # of the linear maps
     tied: bool = True  # output = embedding
-    special: Special = OWN
-    vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
-    pooling: Literal["last", "mean"] | None = None  # how a text becomes one vector; the task's way if None
-    body: str | None = None  # where the first weights come from, if not from chance
+    pooling: Literal["last", "mean"] | None = None
+
+    def reads(self) -> int | None:
+        return self.maximum if self.position == "learned" else None
+
+    def block(self) -> int:
+        return self.maximum
+
+    def pools(self) -> Pooling:
+        return self.pooling or "last"
 
 
 @dataclass(frozen=True)
@@ -71,15 +75,15 @@ class State:
         return State([cache.reorder(rows) for cache in self.caches], missing)
 
 
-class GPT(nn.Module):
+class GPT(Body):
     """Causal language model that speaks the step protocol, its source being a prompt to go on from."""
 
-    alignment = ""
+    output: nn.Linear
 
     def __init__(self, config: GPTConfig, *, vocabulary: int) -> None:
         super().__init__()
         width, wiring = config.width, PreNorm()
-        self.special, self.width = config.special, width
+        self.special, self.width, self.layers = config.special, width, config.layers
 
         def position(*, inside: bool) -> positions.Position:
             here = (config.position in ("rotary", "alibi")) == inside
@@ -122,7 +126,7 @@ class GPT(nn.Module):
                 if name.endswith(("attention.output.weight", "feed_forward.outer.weight")):
                     parameter.div_(math.sqrt(2 * config.layers))
 
-    def looks(self, path: str) -> tuple[str, str]:  # noqa: ARG002
+    def looks(self, path: str) -> tuple[str, str]:
         """Which side the attention at `path` looks from, and at which."""
         return "target", "target"
 
@@ -132,6 +136,9 @@ class GPT(nn.Module):
         Padding stands at the end, where nobody looks.
         """
         return self.body(self.embedding(tokens))
+
+    def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
+        return self(tokens)  # which never looks at the padding after a token
 
     def encode(self, source: Tensor, lengths: Tensor | None = None) -> Prompt:
         """A prompt (B, S), padded at the end; lengths (B,) are counted from the padding unless given."""

@@ -11,26 +11,25 @@ B batch  T length  M width  V vocabulary
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from regard.errors import RegardError
+from regard.kernels.linear import Linear
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.recurrent import Cell, Recurrent, RecurrentState
-from regard.linear import Linear
+from regard.models.body import Body
+from regard.models.facts import BodyConfig, Pooling
 from regard.models.prompt import Prompt
-from regard.special import OWN, Special
 
 SPREAD = 0.1  # embeddings and output start uniform between −0.1 and 0.1
 
 
-class RNNConfig(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class RNNConfig(BodyConfig):
     kind: Literal["rnn"] = "rnn"
     layers: PositiveInt = 2
     width: PositiveInt = 650
@@ -38,10 +37,9 @@ class RNNConfig(BaseModel):
     cell: Cell = "lstm"
     dropout: float = Field(default=0.5, ge=0.0, lt=1.0)
     tied: bool = True  # output = embedding
-    special: Special = OWN
-    vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
-    pooling: Literal["last", "mean"] | None = None  # how a text becomes one vector; the task's way if None
-    body: str | None = None  # where the first weights come from, if not from chance
+    pooling: Literal["last", "mean"] | None = None
+
+    carries: ClassVar[bool] = True
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -50,6 +48,9 @@ class RNNConfig(BaseModel):
                 f"tied=true needs embedding={self.embedding} as wide as width={self.width}; or set it false"
             )
         return self
+
+    def pools(self) -> Pooling:
+        return self.pooling or "last"
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,15 @@ class State:
         return State(None if self.cells is None else self.cells.reorder(rows))
 
 
-class RNN(nn.Module):
+class RNN(Body):
     """Recurrent language model that speaks the step protocol, its source being a prompt to go on from."""
 
-    alignment = ""
+    output: nn.Linear
 
     def __init__(self, config: RNNConfig, *, vocabulary: int) -> None:
         super().__init__()
         embedding, dropout = config.embedding or config.width, config.dropout
-        self.special, self.width = config.special, config.width
+        self.special, self.width, self.layers = config.special, config.width, config.layers
         self.embedding = Embedding(vocabulary, embedding, dropout=dropout, scale=False, padding=config.special.pad)
         self.body = Recurrent(config.cell, embedding, width=config.width, layers=config.layers, dropout=dropout)
         self.dropout = Dropout(dropout)
@@ -81,13 +82,16 @@ class RNN(nn.Module):
                 nn.init.uniform_(table, -SPREAD, SPREAD)
             nn.init.zeros_(self.output.bias)
 
-    def looks(self, path: str) -> tuple[str, str]:  # noqa: ARG002
+    def looks(self, path: str) -> tuple[str, str]:
         """Which side the gates at `path` look from, and at which."""
         return "target", "target"
 
     def forward(self, tokens: Tensor) -> Tensor:
         """What the model makes of each token and all before it: tokens (B, T) → h (B, T, M), for `output`."""
         return self.read(tokens, None)[0]
+
+    def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
+        return self(tokens)  # which never reads the padding after a token
 
     def read(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
         """Go on from a state, as from one block of a text to the next: tokens (B, T) → h (B, T, M), and where it ends.

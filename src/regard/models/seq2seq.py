@@ -16,24 +16,23 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from regard.attention import scores
 from regard.attention.patterns import Padding
 from regard.attention.scores import ScoreName
 from regard.errors import RegardError
+from regard.kernels.linear import Linear
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.recurrent import Cell, Recurrent, RecurrentState
-from regard.linear import Linear
 from regard.models.choice import Glance, Hard, Nowhere, Rollout, Soft
-from regard.special import PAD
+from regard.models.facts import ModelConfig
+from regard.special import OWN, PAD
 
 
-class Seq2SeqConfig(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class Seq2SeqConfig(ModelConfig):
     kind: Literal["seq2seq"] = "seq2seq"
     layers: PositiveInt = 1  # of the encoder and of the decoder
     width: PositiveInt = 256  # of a decoder state and of the memory; a direction of the encoder has half of it
@@ -57,6 +56,9 @@ class Seq2SeqConfig(BaseModel):
         if self.input_feeding and (self.order != "luong" or self.score == "none"):
             raise RegardError("input_feeding=true belongs to order='luong' and a score other than 'none'")
         return self
+
+    def reads(self) -> int | None:
+        return self.maximum if self.score == "location" else None
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,8 @@ class Bahdanau(Decoder):
 
 class Seq2Seq(nn.Module):
     """Recurrent encoder-decoder that speaks the step protocol; `target_vocabulary=None` shares one vocabulary."""
+
+    special = OWN
 
     def __init__(self, config: Seq2SeqConfig, *, vocabulary: int, target_vocabulary: int | None = None) -> None:
         super().__init__()

@@ -17,27 +17,26 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from regard.attention import Cache, MultiHead, positions
 from regard.attention.cache import Projected
 from regard.attention.patterns import Causal, Padding, Pattern
+from regard.kernels.linear import Linear
 from regard.layers.blocks import Block, Stack
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.feed_forward import Activation, FeedForward
 from regard.layers.padding import row_lengths
 from regard.layers.steps import Steps, steps_of
 from regard.layers.wiring import Wiring, WiringName, build_pair
-from regard.linear import Linear
+from regard.models.facts import ModelConfig
 from regard.special import OWN, Special
 
 PositionName = Literal["none", "sinusoidal", "sinusoidal_halves", "learned", "shaw", "rotary", "alibi"]
 
 
-class TransformerConfig(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class TransformerConfig(ModelConfig):
     kind: Literal["transformer"] = "transformer"
     layers: PositiveInt = 6  # of the encoder and of the decoder, unless one of the next two says otherwise
     encoder_layers: PositiveInt | None = None
@@ -58,6 +57,15 @@ class TransformerConfig(BaseModel):
     special: Special = OWN
     vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
     target_vocabulary: PositiveInt | None = None  # where vocabulary is given: of the target, if it has one of its own
+
+    def ids(self) -> Special:
+        return self.special
+
+    def reads(self) -> int | None:
+        return self.maximum if self.position == "learned" else None
+
+    def vocabularies(self) -> tuple[int | None, int | None]:
+        return self.vocabulary, self.target_vocabulary
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def fill_in(model: Mapping[str, Any], *, data: Mapping[str, Any], where: str) ->
     if preset == "auto":
         text = _megabytes(data.get("train"))
         preset = ([preset] + [name for name, least in FITTING if text >= least and name in sizes])[-1]
-    if preset not in sizes:
+    if not isinstance(preset, str) or preset not in sizes:
         raise unknown_name(f"{where}: model.preset", str(preset), [*sizes, "auto"])
     return {**sizes[preset], **settings}
 

@@ -1,0 +1,80 @@
+"""What models are for, one room each. A room holds all that its task reads, learns, answers, scores and shows.
+
+base         what a task is: Task, Surface, Engine
+surfaces     surfaces that several tasks share
+rows         what tasks on rows of text share: the tokenizer, the frame, passes over many texts
+scores       scores that several tasks share; significance of their differences
+
+A task is one file, or a folder with `task.py` where it has several ideas. `TASKS` is the whole list.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from regard.errors import unknown_name
+
+if TYPE_CHECKING:
+    from regard.models import Form
+    from regard.models.facts import Use
+    from regard.tasks.base import AnySurface, AnyTask
+
+
+class Row(NamedTuple):
+    """Where a task stands, imported only when it is asked for, and what it does. A surface that must be had without
+    torch stands in a module of its own."""
+
+    task: str
+    summary: str
+    surface: str | None = None
+
+
+TASKS = {
+    "translate": Row("regard.tasks.translate.task:Translate", "a text to a text", "regard.tasks.surfaces:TextToTexts"),
+    "transcribe": Row(
+        "regard.tasks.translate.task:Transcribe", "spelling to sound", "regard.tasks.surfaces:TextToTexts"
+    ),
+    "write": Row("regard.tasks.write.task:Write", "a prompt to its continuation", "regard.tasks.surfaces:Prompt"),
+    "embed": Row("regard.tasks.embed:Embed", "a text to a vector"),
+    "classify": Row("regard.tasks.classify:Classify", "a text or a pair to a label"),
+    "tag": Row("regard.tasks.tag:Tag", "words to a tag for each"),
+    "answer": Row("regard.tasks.answer:FindAnswer", "a question and a passage to the answer in it"),
+    "fill": Row("regard.tasks.fill.task:Fill", "a text with gaps to the words in them"),
+    "rank": Row("regard.tasks.rank:Rank", "a query and texts to the texts, best first"),
+}
+
+
+def task(name: str) -> type[AnyTask]:
+    """The class of a task."""
+    found: type[AnyTask] = _find(_row(name).task)
+    return found
+
+
+def surface(name: str) -> AnySurface:
+    """The surface of a task; where the table names it, without importing torch."""
+    row = _row(name)
+    if row.surface is None:
+        return task(name).surface
+    found: type[AnySurface] = _find(row.surface)
+    return found()
+
+
+def suited(form: Form, use: Use) -> str:
+    """The first task that a model of this form can do, and that takes this of it."""
+    for name in TASKS:
+        if form in task(name).forms and task(name).uses == use:
+            return name
+    raise LookupError(f"no task takes {use!r} of a model of form {form!r}")
+
+
+def _row(name: str) -> Row:
+    if name not in TASKS:
+        raise unknown_name("task", name, TASKS)
+    return TASKS[name]
+
+
+def _find(path: str) -> type:
+    module, _, name = path.partition(":")
+    found: type = getattr(importlib.import_module(module), name)
+    return found

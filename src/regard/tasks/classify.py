@@ -5,97 +5,183 @@ loss    −log P(label | text)        scores   accuracy and F1
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self, TypedDict
 
-from torch import Tensor
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.framing import Framed
-from regard.data.labelled import Labelled, label_numbers
-from regard.data.text_batches import TextBatch
+from regard.data.files import Column, is_numbered, read_rows
+from regard.data.rows.batches import RowBatch
+from regard.data.rows.framing import Row
 from regard.errors import RegardError
-from regard.tasks.reading import Reading, Sight
-from regard.tasks.scores import Score
+from regard.models.heads import pooling_of
+from regard.tasks.base import FINE_TUNING, Codec, Looking, RunOptions, Score, Setting, Sight, Surface
+from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, label_numbers
+from regard.tasks.surfaces import Texts, one_or_two, texts_of
 
-Asked = str | Sequence[str] | Mapping[str, str]  # a text, a pair, or {"text": …, "text_pair": …}
+
+class TextColumns(BaseModel):
+    """Where an example stands in a row: names, or numbers counted from 1.
+
+    In TSV and CSV a name means that the first line is a header. Not given: the first two columns of a TSV, "text" and
+    "label" elsewhere. With `pair`, examples are pairs of texts.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: PositiveInt | str | None = None
+    pair: PositiveInt | str | None = None
+    label: PositiveInt | str | None = None
+
+    def pick(self, *, numbered: bool) -> list[Column]:
+        text, label = (1, 2) if numbered else ("text", "label")
+        return [self.text or text, self.label or label, *([self.pair] if self.pair else [])]
 
 
-class Classify:
+class LabelledData(RowsData):
+    """[data] of classify."""
+
+    columns: TextColumns = Field(default_factory=TextColumns, description="which columns")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A text, or two, and their label."""
+
+    text: str
+    pair: str | None
+    label: str
+    place: str
+
+    @property
+    def key(self) -> str:
+        return self.text
+
+    @property
+    def asked(self) -> Texts:
+        return Texts(self.text, self.pair)
+
+
+class Label(TypedDict):
+    """A label with its probability."""
+
+    label: str
+    score: float
+
+
+class Labels(Surface[Texts, list[Label]]):
+    """A text or a pair in; every label with its probability out, the most probable first."""
+
+    answers = "labels"
+    two_texts = True
+
+    def parse(self, line: str) -> Texts:
+        return one_or_two(line)
+
+    def from_json(self, body: object) -> Texts:
+        return texts_of(body, keys=("text", "text_pair"))
+
+    def lines(self, answer: list[Label], options: RunOptions) -> list[str]:
+        return [f"{answer[0]['label']}\t{answer[0]['score']:.4f}"]
+
+
+class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
     """The task, with the labels it knows."""
 
+    forms = ("encoder", "causal")
+    uses = "text"
+    honours = FINE_TUNING | {"training.label_smoothing"}
+    data = LabelledData
+    surface = Labels()
     best = "accuracy"
 
-    def __init__(self, reading: Reading, labels: Sequence[str], *, smoothing: float = 0.0) -> None:
-        self.reading, self.labels, self.smoothing = reading, list(labels), smoothing
+    def __init__(self, rows: Rows, labels: Sequence[str], *, smoothing: float = 0.0) -> None:
+        self.rows, self.labels, self.smoothing = rows, tuple(labels), smoothing
 
-    @staticmethod
-    def labels_of(examples: Sequence[Labelled]) -> list[str]:
+    @classmethod
+    def from_setting(cls, setting: Setting[LabelledData], codec: Codec) -> Self:
+        rows = Rows.of(setting.model, codec, max_length=setting.data.max_length)
+        return cls(rows, codec.labels, smoothing=setting.label_smoothing)
+
+    @classmethod
+    def examples(cls, name: str, data: LabelledData) -> Iterator[Labelled]:
+        """The examples of a file; blank lines are skipped."""
+        for line, (text, label, *pair) in read_rows(name, data.columns.pick(numbered=is_numbered(name)), numbers=True):
+            place = f"{name}:{line}"
+            if not text and not label:
+                continue
+            if not text.strip() or not label.strip():
+                missing = "text" if not text.strip() else "label"
+                raise RegardError(f"{place} has no {missing}; fill it in, or leave the line out")
+            yield Labelled(text, pair[0] if pair else None, label.strip(), place)
+
+    @classmethod
+    def lines(cls, examples: list[Labelled]) -> Iterator[str]:
+        return (example.asked.line for example in examples)
+
+    @classmethod
+    def labels_of(cls, examples: Sequence[Labelled]) -> tuple[str, ...]:
         found = sorted({example.label for example in examples})
         if len(found) < 2:
             raise RegardError(f"data.train has the label {found[0]!r} alone; a classifier needs two or more")
-        return found
+        return tuple(found)
 
-    @staticmethod
-    def texts(examples: Sequence[Labelled]) -> Iterator[str]:
-        return (text for example in examples for text in (example.text, example.pair) if text)
+    @classmethod
+    def texts(cls, examples: Sequence[Labelled]) -> Iterator[str]:
+        return (text for example in examples for text in example.asked if text)
 
-    def encode(self, examples: Sequence[Labelled]) -> list[Framed]:
-        framed = self.reading.frame([each.text for each in examples], [each.pair for each in examples])
+    def encode(self, examples: Sequence[Labelled]) -> list[Row]:
+        framed = self.rows.frame([each.text for each in examples], [each.pair for each in examples])
         numbers = [label_numbers(self.labels, [each.label], each.place)[0] for each in examples]
-        return [Framed(row.ids, row.segments, (number,)) for row, number in zip(framed, numbers, strict=True)]
+        return [Row(row.ids, row.segments, (number,)) for row, number in zip(framed, numbers, strict=True)]
 
-    def loss(self, model: Any, batch: TextBatch) -> Tensor:
+    def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
         """Summed over the texts."""
         logits = model(batch.tokens, batch.lengths, batch.segments)  # (B, C)
-        return F.cross_entropy(logits, batch.wanted[:, 0], label_smoothing=self.smoothing, reduction="sum")
+        smoothing = 0.0 if plain else self.smoothing
+        return F.cross_entropy(logits, batch.wanted[:, 0], label_smoothing=smoothing, reduction="sum")
 
-    def answer(self, model: Any, asked: Sequence[Asked]) -> list[list[dict[str, Any]]]:
-        """Every label with its probability, the most probable first."""
-        pairs = [_pair(each) for each in asked]
-        framed = self.reading.frame([first for first, _ in pairs], [second for _, second in pairs])
-        answers: list[list[dict[str, Any]]] = [[] for _ in asked]
-        for batch, logits in self.reading.passes(model, framed):
+    def answer(self, model: nn.Module, asked: Sequence[Texts], options: RunOptions) -> list[list[Label]]:
+        framed = self.rows.frame([each.first for each in asked], [each.second for each in asked])
+        answers: list[list[Label]] = [[] for _ in asked]
+        for batch, logits in self.rows.passes(model, framed):
             for row, shares in zip(batch.rows, logits.softmax(-1).tolist(), strict=True):
                 ranked = sorted(zip(self.labels, shares, strict=True), key=lambda pair: -pair[1])
                 answers[row] = [{"label": label, "score": share} for label, share in ranked]
         return answers
 
-    def sight(self, model: Any, asked: Asked) -> Sight:
+    def sight(self, model: nn.Module, asked: Texts, look: Looking) -> Sight:
         """What the model reads of a text or a pair, and which label it chooses."""
-        first, second = _pair(asked)
-        (row,) = self.reading.frame([first], [second])
-        return Sight(
+        (row,) = self.rows.frame([asked.first], [asked.second])
+        places = {"mean": (), "last": (len(row.ids) - 1,)}.get(pooling_of(model), (0,))
+        choices = Choices([self.labels], said=lambda chosen: self.labels[chosen[0]], places=places)
+        return self.rows.sight(
+            model,
             row,
-            first if second is None else f"{first} | {second}",
+            asked.title,
             lambda batch: model(batch.tokens, batch.lengths, batch.segments).unsqueeze(1),
-            names=[self.labels],
-            places={"mean": (), "last": (len(row.ids) - 1,)}.get(model.pooling, (0,)),
-            said=lambda chosen: self.labels[chosen[0]],
+            choices=choices.forced(look.reference),
         )
 
-    def scores(self, model: Any, examples: Sequence[Labelled]) -> dict[str, Score]:
+    def scores(self, model: nn.Module, examples: Sequence[Labelled]) -> dict[str, Score]:
         for example in examples:
             label_numbers(self.labels, [example.label], example.place)
-        asked = [each.text if each.pair is None else (each.text, each.pair) for each in examples]
-        said = [found[0]["label"] for found in self.answer(model, asked)]
+        answers = self.answer(model, [each.asked for each in examples], RunOptions())
+        said = [answer[0]["label"] for answer in answers]
         right = [example.label for example in examples]
         share = sum(map(str.__eq__, said, right)) / len(right)
         if len(self.labels) == 2:
             how, f1 = f"F1 of the label {self.labels[1]!r}", f1_of(self.labels[1], said, right)
         else:
-            how, f1 = (
-                "mean F1 of the labels",
-                sum(f1_of(label, said, right) for label in self.labels) / len(self.labels),
-            )
+            how = "mean F1 of the labels"
+            f1 = sum(f1_of(label, said, right) for label in self.labels) / len(self.labels)
         return {
             "accuracy": Score(100 * share, f"percent of {len(right)} texts"),
             "f1": Score(100 * f1, f"{how}, in percent"),
         }
-
-    @staticmethod
-    def shown(answer: Sequence[Mapping[str, Any]]) -> list[str]:
-        return [f"{answer[0]['label']}\t{answer[0]['score']:.4f}"]
 
 
 def f1_of(label: str, said: Sequence[str], right: Sequence[str]) -> float:
@@ -103,13 +189,3 @@ def f1_of(label: str, said: Sequence[str], right: Sequence[str]) -> float:
     hits = sum(a == b == label for a, b in zip(said, right, strict=True))
     total = said.count(label) + right.count(label)
     return 2 * hits / total if total else 0.0
-
-
-def _pair(asked: Asked) -> tuple[str, str | None]:
-    if isinstance(asked, str):
-        return asked, None
-    if isinstance(asked, Mapping):
-        return asked["text"], asked.get("text_pair")
-    if len(asked) != 2:
-        raise RegardError(f"{len(asked)} texts were given where one or two are asked about; give a text or a pair")
-    return asked[0], asked[1]

@@ -1,84 +1,194 @@
-"""A text in, one vector of length 1 out, so that the product of two says how near their texts are.
+"""A text in, one vector of length 1 out, so that the product of two vectors says how similar their texts are.
 
     e = pool(h) / |pool(h)|                                                   Reimers 2019 (Sentence-BERT), section 3
     loss    ½ Σ_i −log softmax_j(σ e_i·e'_j)_i  +  ½ Σ_i −log softmax_j(σ e'_i·e_j)_i,   σ = 20         Henderson 2017
 
-Each text of a batch is to be nearer to its partner than to the partners of others.
+Each text of a batch learns to be nearer to its partner than to the partners of others.
 
 B pairs  L length  M width
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Self
 
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.framing import Framed
-from regard.data.similar import Similar
-from regard.data.text_batches import TextBatch
-from regard.models.heads import Pooling, pool, states
-from regard.tasks.reading import Reading, Sight
-from regard.tasks.scores import Score
+from regard import models
+from regard.data.files import Column, has_column, is_numbered, read_rows
+from regard.data.rows.batches import RowBatch
+from regard.data.rows.framing import Row
+from regard.data.splits import Splits
+from regard.errors import RegardError
+from regard.models.facts import ModelConfig, Pooling
+from regard.models.heads import body_of
+from regard.tasks.base import Codec, Looking, Objective, RunOptions, Score, Setting, Sight, Surface
+from regard.tasks.rows import Rows, RowsData, RowsTask, body_config, equal_rows, halves
+from regard.tasks.surfaces import text_of
 
 SCALE = 20.0
 TOGETHER = 1024  # texts that are compared with all others at once
 
 
-class Embed:
-    """The task, with how a text becomes one vector, and from which score on two texts mean the same."""
+class SimilarColumns(BaseModel):
+    """Where a pair stands in a row: names, or numbers counted from 1.
 
-    def __init__(self, reading: Reading, *, pooling: Pooling = "mean", same: float | None = None) -> None:
-        self.reading, self.pooling, self.same = reading, pooling, same
+    In TSV and CSV a name means that the first line is a header. Not given: the first two columns of a TSV, "text" and
+    "pair" elsewhere. `score` is read from those files that have it.
+    """
 
-    @staticmethod
-    def labels_of(examples: Sequence[Similar]) -> list[str]:  # noqa: ARG004 - there are none
-        return []
+    model_config = ConfigDict(extra="forbid")
 
-    @staticmethod
-    def texts(examples: Sequence[Similar]) -> Iterator[str]:
+    text: PositiveInt | str | None = None
+    pair: PositiveInt | str | None = None
+    score: PositiveInt | str | None = None
+
+    def pick(self, *, numbered: bool) -> list[Column]:
+        text, pair = (1, 2) if numbered else ("text", "pair")
+        return [self.text or text, self.pair or pair]
+
+
+class SimilarData(RowsData):
+    """[data] of embed."""
+
+    same: float | None = Field(None, description="pairs with this score or a higher one mean the same")
+    columns: SimilarColumns = Field(default_factory=SimilarColumns, description="which columns")
+
+
+@dataclass(frozen=True)
+class Similar:
+    """Two texts: they mean the same if they have no score."""
+
+    text: str
+    pair: str
+    score: float | None
+    place: str
+
+    @property
+    def key(self) -> str:
+        return self.text
+
+
+class Vector(Surface[str, list[float]]):
+    """A text in, its vector out."""
+
+    answers = "vectors"
+
+    def parse(self, line: str) -> str:
+        return line
+
+    def from_json(self, body: object) -> str:
+        return text_of(body)
+
+    def lines(self, answer: list[float], options: RunOptions) -> list[str]:
+        return [" ".join(f"{number:.6g}" for number in answer)]
+
+
+class Embed(RowsTask[SimilarData, Similar, str, list[float]]):
+    """The task, with how a text becomes one vector, and the score from which on two texts mean the same."""
+
+    forms = ("encoder", "causal")
+    uses = "vector"
+    data = SimilarData
+    surface = Vector()
+
+    def __init__(
+        self,
+        rows: Rows,
+        *,
+        pooling: Pooling = "mean",
+        same: float | None = None,
+        score_column: int | str | None = None,
+    ) -> None:
+        self.rows, self.pooling, self.same, self.score_column = rows, pooling, same, score_column
+
+    @classmethod
+    def from_setting(cls, setting: Setting[SimilarData], codec: Codec) -> Self:
+        data = setting.data
+        rows = Rows.of(setting.model, codec, max_length=data.max_length)
+        pooling = body_config(setting.model).pooling or "mean"
+        return cls(rows, pooling=pooling, same=data.same, score_column=data.columns.score)
+
+    @classmethod
+    def examples(cls, name: str, data: SimilarData) -> Iterator[Similar]:
+        """The pairs of a file; blank lines are skipped."""
+        columns, score = data.columns.pick(numbered=is_numbered(name)), data.columns.score
+        if score is not None and has_column(name, score):
+            columns.append(score)
+        for line, (text, pair, *scores) in read_rows(name, columns, numbers=True):
+            place = f"{name}:{line}"
+            if not text and not pair:
+                continue
+            if not text.strip() or not pair.strip():
+                raise RegardError(f"{place} has one text and no other; fill it in, or leave the line out")
+            yield Similar(text, pair, _number(scores[0], place) if scores else None, place)
+
+    @classmethod
+    def lines(cls, examples: list[Similar]) -> Iterator[str]:
+        return (" ".join(example.text.split()) for example in examples)
+
+    @classmethod
+    def texts(cls, examples: Sequence[Similar]) -> Iterator[str]:
         return (text for example in examples for text in (example.text, example.pair))
 
     def alike(self, examples: Sequence[Similar]) -> list[Similar]:
         """Those that mean the same."""
         return [e for e in examples if e.score is None or (self.same is not None and e.score >= self.same)]
 
-    def encode(self, examples: Sequence[Similar]) -> list[Framed]:
+    def objective(self, splits: Splits[list[Similar]]) -> Objective:
+        """The correlation with scores where there are some; otherwise the rank at which partners are found."""
+        scored = any(each.score is not None for each in splits.valid)
+        column = self.score_column
+        if column is not None and not scored and all(each.score is None for each in splits.test or ()):
+            raise RegardError(f"data.columns.score = {column!r} is in neither data.valid nor data.test; check its name")
+        if not self.alike(splits.train):
+            raise RegardError(
+                "data.train has no pairs that mean the same, only pairs with scores; set data.same to the score from "
+                "which on they do, or leave data.columns.score out"
+            )
+        return Objective("spearman" if scored else "mrr", higher=True)
+
+    def module(self, model: ModelConfig) -> nn.Module:
+        """The body itself, without a head."""
+        return models.from_config(model, vocabulary=self.rows.tokenizer.size)
+
+    def encode(self, examples: Sequence[Similar]) -> list[Row]:
         """A row holds both texts of a pair, one after the other, as segments."""
         alike = self.alike(examples)
         nothing = [None] * len(alike)
-        first = self.reading.frame([each.text for each in alike], nothing)
-        second = self.reading.frame([each.pair for each in alike], nothing)
+        first = self.rows.frame([each.text for each in alike], nothing)
+        second = self.rows.frame([each.pair for each in alike], nothing)
         return [
-            Framed(a.ids + b.ids, (0,) * len(a.ids) + (1,) * len(b.ids), (1,))
-            for a, b in zip(first, second, strict=True)
+            Row(a.ids + b.ids, (0,) * len(a.ids) + (1,) * len(b.ids), (1,)) for a, b in zip(first, second, strict=True)
         ]
 
-    def loss(self, model: Any, batch: TextBatch) -> Tensor:
+    def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
         """Summed over the pairs."""
-        second = batch.segments.sum(1)
-        first = batch.lengths - second
-        sides = _part(batch.tokens, torch.zeros_like(first), first), _part(batch.tokens, first, second)
-        vectors = [self.vectors(model, *side) for side in zip(sides, (first, second), strict=True)]
-        return contrast(vectors[0], vectors[1], also_right=_equal(sides[0]) | _equal(sides[1]))
+        first, second = halves(batch)
+        also_right = equal_rows(first[0]) | equal_rows(second[0])
+        return contrast(self.vectors(model, *first), self.vectors(model, *second), also_right=also_right)
 
-    def vectors(self, model: Any, tokens: Tensor, lengths: Tensor) -> Tensor:
+    def vectors(self, model: nn.Module, tokens: Tensor, lengths: Tensor) -> Tensor:
         """tokens (B, L) → (B, M), each of length 1."""
-        return F.normalize(pool(model, states(model, tokens, lengths), lengths, self.pooling), dim=-1)
+        body = body_of(model)
+        return F.normalize(body.pooled(body.states(tokens, lengths), lengths, self.pooling), dim=-1)
 
-    def answer(self, model: Any, asked: Sequence[str]) -> list[list[float]]:
-        """The vector of each text, in order; of an empty text, that of its frame alone."""
-        return self._embed(model, asked).tolist()
+    def answer(self, model: nn.Module, asked: Sequence[str], options: RunOptions) -> list[list[float]]:
+        """The vector of each text, in order; an empty text gives that of its special tokens alone."""
+        return self.embed(model, asked).tolist()
 
-    def scores(self, model: Any, examples: Sequence[Similar]) -> dict[str, Score]:
-        """How many find their partner, and how well nearness goes with the scores that pairs have."""
+    def scores(self, model: nn.Module, examples: Sequence[Similar]) -> dict[str, Score]:
+        """How many texts find their partner, and how well similarity correlates with the scores that pairs have."""
         texts = list(dict.fromkeys(self.texts(examples)))
-        vectors, place = self._embed(model, texts), {text: number for number, text in enumerate(texts)}
+        vectors, place = self.embed(model, texts), {text: number for number, text in enumerate(texts)}
         found: dict[str, Score] = {}
         if alike := self.alike(examples):
             found |= retrieval(vectors, place, alike, list(dict.fromkeys(each.pair for each in examples)))
@@ -88,19 +198,19 @@ class Embed:
             found["spearman"] = Score(100 * correlation, f"rank correlation with {len(scored)} scores, times 100")
         return found
 
-    def sight(self, model: Any, asked: str) -> Sight:
+    def sight(self, model: nn.Module, asked: str, look: Looking) -> Sight:
         """What the model reads of a text; it chooses nothing."""
-        (row,) = self.reading.frame([asked], [None])
-        return Sight(row, asked, lambda batch: states(model, batch.tokens, batch.lengths)[:, :0])
+        if look.reference is not None:
+            raise RegardError(f"reference={look.reference!r}: a vector is no choice to be forced; leave it out")
+        (row,) = self.rows.frame([asked], [None])
+        body = body_of(model)
+        return self.rows.sight(model, row, asked, lambda batch: body.states(batch.tokens, batch.lengths)[:, :0])
 
-    @staticmethod
-    def shown(answer: Sequence[float]) -> list[str]:
-        return [" ".join(f"{number:.6g}" for number in answer)]
-
-    def _embed(self, model: Any, texts: Sequence[str]) -> Tensor:
-        framed = self.reading.frame(texts, [None] * len(texts))
+    def embed(self, model: nn.Module, texts: Sequence[str]) -> Tensor:
+        """texts → (N, M)"""
+        framed = self.rows.frame(texts, [None] * len(texts))
         found: list[Tensor] = [torch.empty(0)] * len(texts)
-        for batch, vectors in self.reading.applied(model, framed, lambda b: self.vectors(model, b.tokens, b.lengths)):
+        for batch, vectors in self.rows.applied(model, framed, lambda b: self.vectors(model, b.tokens, b.lengths)):
             for row, vector in zip(batch.rows, vectors.cpu(), strict=True):
                 found[row] = vector
         return torch.stack(found) if found else torch.empty(0, 0)
@@ -154,13 +264,11 @@ def retrieval(
     }
 
 
-def _part(tokens: Tensor, begin: Tensor, size: Tensor) -> Tensor:
-    """What stands in each row from `begin` (B,) on, `size` (B,) tokens, and then nothing: (B, L) → (B, longest)"""
-    at = torch.arange(int(size.max()), device=tokens.device)
-    found = tokens.gather(1, (begin.unsqueeze(1) + at).clamp(max=tokens.shape[1] - 1))
-    return found.masked_fill(at >= size.unsqueeze(1), 0)
-
-
-def _equal(rows: Tensor) -> Tensor:
-    """Which rows are the same: (B, L) → (B, B)"""
-    return (rows.unsqueeze(1) == rows.unsqueeze(0)).all(-1)
+def _number(cell: str, place: str) -> float:
+    try:
+        number = float(cell)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise RegardError(f"{place} has the score {cell!r}, which is no number; mend it, or choose with data.columns")
+    return number

@@ -6,20 +6,12 @@ Every function takes answers and, for each answer, all references that count as 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from regard.errors import RegardError
+from regard.tasks.base import Score
 
 References = Sequence[Sequence[str]]  # for each answer, everything that counts as right
-
-
-@dataclass(frozen=True)
-class Score:
-    """A number, and how it came about: sacrebleu's signature, or what was counted."""
-
-    value: float
-    signature: str = ""
 
 
 def text_scores(answers: Sequence[str], references: References, *, tokenize: str = "13a") -> dict[str, Score]:

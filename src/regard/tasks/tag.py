@@ -1,53 +1,136 @@
-"""Words in, a tag for each out. A word's tag is asked of the first of its tokens.
+"""Words in, a tag for each out. The tag of a word is predicted at the first of its tokens.
 
-    loss    Σ over words of −log P(tag | sentence)        scores   precision, recall and F1 of what is named
+    loss    Σ over words of −log P(tag | sentence)        scores   entity-level precision, recall and F1
 
-A sentence too long for the model is read in several parts; a word too long for it loses its end.
+A sentence that is too long for the model is read in several parts; a word that is too long is cut.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self, TypedDict, TypeGuard
 
-from torch import Tensor
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.data.framing import IGNORED, Framed
-from regard.data.labelled import label_numbers
-from regard.data.tagged import Tagged
-from regard.data.text_batches import TextBatch
+from regard.data.files import read_lines, read_object
+from regard.data.rows.batches import RowBatch
+from regard.data.rows.framing import IGNORED, Row
 from regard.errors import RegardError
-from regard.tasks.reading import Reading, Sight
-from regard.tasks.scores import Score
+from regard.tasks.base import FINE_TUNING, Codec, Looking, RunOptions, Score, Setting, Sight, Surface
+from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, label_numbers
+from regard.tasks.surfaces import text_of
 
+BETWEEN = "-DOCSTART-"  # stands between documents
 WORD = re.compile(r"\w+|[^\w\s]")
 OUTSIDE = "O"
-Part = tuple[Framed, list[tuple[int, int]]]  # tokens, and which word (by number) begins at which of them
+Part = tuple[Row, list[tuple[int, int]]]  # tokens, and which word (by number) begins at which of them
+Asked = str | tuple[str, ...]  # a text, or words that were cut already
 
 
-class Tag:
+class TagColumns(BaseModel):
+    """Where word and tag stand on a line: numbers counted from 1, the first and the last unless given.
+
+    In JSONL, the keys of the list of words and of the list of tags: "words" and "tags" unless given.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    word: PositiveInt | str | None = None
+    tag: PositiveInt | str | None = None
+
+
+class TaggedData(RowsData):
+    """[data] of tag."""
+
+    columns: TagColumns = Field(default_factory=TagColumns, description="which columns")
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A sentence: its words, and a tag for each. B- begins an entity and I- continues it."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    place: str
+
+    @property
+    def key(self) -> str:
+        return " ".join(self.words)
+
+
+class Entity(TypedDict):
+    """A word with its tag, the number of the word from 1, and its place in the characters of the text."""
+
+    entity: str
+    score: float
+    index: int
+    word: str
+    start: int
+    end: int
+
+
+class Entities(Surface[Asked, list[Entity]]):
+    """A text in, or words; every word whose tag is not O out."""
+
+    answers = "tags"
+
+    def parse(self, line: str) -> Asked:
+        return line
+
+    def from_json(self, body: object) -> Asked:
+        if isinstance(body, list | tuple) and all(isinstance(word, str) for word in body):
+            return tuple(body)
+        return text_of(body)
+
+    def lines(self, answer: list[Entity], options: RunOptions) -> list[str]:
+        return [" ".join(f"{each['word']}/{each['entity']}" for each in answer)]
+
+
+class Tag(RowsTask[TaggedData, Tagged, Asked, list[Entity]]):
     """The task, with the tags it knows."""
 
+    uses = "tokens"
+    honours = FINE_TUNING | {"training.label_smoothing"}
+    data = TaggedData
+    surface = Entities()
     best = "f1"
 
-    def __init__(self, reading: Reading, labels: Sequence[str], *, smoothing: float = 0.0) -> None:
-        self.reading, self.labels, self.smoothing = reading, list(labels), smoothing
+    def __init__(self, rows: Rows, labels: Sequence[str], *, smoothing: float = 0.0) -> None:
+        self.rows, self.labels, self.smoothing = rows, tuple(labels), smoothing
 
-    @staticmethod
-    def labels_of(examples: Sequence[Tagged]) -> list[str]:
+    @classmethod
+    def from_setting(cls, setting: Setting[TaggedData], codec: Codec) -> Self:
+        rows = Rows.of(setting.model, codec, max_length=setting.data.max_length)
+        return cls(rows, codec.labels, smoothing=setting.label_smoothing)
+
+    @classmethod
+    def examples(cls, name: str, data: TaggedData) -> Iterator[Tagged]:
+        """The sentences of a file: .jsonl, or a word and its tag on each line and a blank line after each sentence."""
+        if name.lower().removesuffix(".gz").endswith(".jsonl"):
+            return _read_objects(name, data.columns)
+        return _read_conll(name, data.columns)
+
+    @classmethod
+    def lines(cls, examples: list[Tagged]) -> Iterator[str]:
+        return (" ".join(example.words) for example in examples)
+
+    @classmethod
+    def labels_of(cls, examples: Sequence[Tagged]) -> tuple[str, ...]:
         found = sorted({tag for example in examples for tag in example.tags})
         if len(found) < 2:
             raise RegardError(f"data.train has the tag {found[0]!r} alone; a tagger needs two or more")
-        return found
+        return tuple(found)
 
-    @staticmethod
-    def texts(examples: Sequence[Tagged]) -> Iterator[str]:
+    @classmethod
+    def texts(cls, examples: Sequence[Tagged]) -> Iterator[str]:
         return (" ".join(example.words) for example in examples)
 
-    def encode(self, examples: Sequence[Tagged]) -> list[Framed]:
+    def encode(self, examples: Sequence[Tagged]) -> list[Row]:
         found = []
         for example in examples:
             numbers = label_numbers(self.labels, example.tags, example.place)
@@ -55,18 +138,19 @@ class Tag:
                 wanted = [IGNORED] * len(row.ids)
                 for word, place in begins:
                     wanted[place] = numbers[word]
-                found.append(Framed(row.ids, row.segments, tuple(wanted)))
+                found.append(Row(row.ids, row.segments, tuple(wanted)))
         return [row for row in found if any(each != IGNORED for each in row.wanted)]
 
-    def loss(self, model: Any, batch: TextBatch) -> Tensor:
+    def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
         """Summed over the words."""
         real = batch.wanted != IGNORED
         logits = model(batch.tokens, batch.lengths, batch.segments)[real]
-        return F.cross_entropy(logits, batch.wanted[real], label_smoothing=self.smoothing, reduction="sum")
+        smoothing = 0.0 if plain else self.smoothing
+        return F.cross_entropy(logits, batch.wanted[real], label_smoothing=smoothing, reduction="sum")
 
-    def answer(self, model: Any, asked: Sequence[str | Sequence[str]]) -> list[list[dict[str, Any]]]:
-        """What is named in each text, word by word. A text is cut into words, punctuation apart; words given as they
-        are have offsets as if a space stood between them."""
+    def answer(self, model: nn.Module, asked: Sequence[Asked], options: RunOptions) -> list[list[Entity]]:
+        """The tagged words of each input. A text is cut into words, punctuation apart; words that were given have
+        offsets as if a space stood between them."""
         cut = [_words(each) for each in asked]
         tagged = self.tag(model, [[word for word, _ in words] for words in cut])
         return [
@@ -78,11 +162,11 @@ class Tag:
             for words, tags in zip(cut, tagged, strict=True)
         ]
 
-    def tag(self, model: Any, sentences: Sequence[Sequence[str]]) -> list[list[tuple[str, float]]]:
+    def tag(self, model: nn.Module, sentences: Sequence[Sequence[str]]) -> list[list[tuple[str, float]]]:
         """The tag of every word and its probability; of a word that has no tokens, outside."""
         found = [[(OUTSIDE, 1.0)] * len(words) for words in sentences]
         parts = [(number, *part) for number, words in enumerate(sentences) for part in self._parts(words)]
-        for batch, logits in self.reading.passes(model, [row for _, row, _ in parts]):
+        for batch, logits in self.rows.passes(model, [row for _, row, _ in parts]):
             scores, tags = (each.tolist() for each in logits.softmax(-1).max(-1))
             for line, row in enumerate(batch.rows):
                 sentence, _, begins = parts[row]
@@ -90,10 +174,10 @@ class Tag:
                     found[sentence][word] = (self.labels[tags[line][place]], scores[line][place])
         return found
 
-    def sight(self, model: Any, asked: str | Sequence[str]) -> Sight:
+    def sight(self, model: nn.Module, asked: Asked, look: Looking) -> Sight:
         """What the model reads of a sentence, of a long one its first part, and which tag it chooses for each word."""
         words = [word for word, _ in _words(asked)]
-        parts = list(self._parts(words)) or [(self.reading.framing.frame([]), [])]
+        parts = list(self._parts(words)) or [(self.rows.framing.frame([]), [])]
         if len(parts) > 1:
             warnings.warn(f"the text is read in {len(parts)} parts, and the first is looked at", stacklevel=2)
         row, begins = parts[0]
@@ -104,39 +188,35 @@ class Tag:
             named = zip(names, chosen, strict=True)
             return " ".join(every[tag] for every, tag in named if self.labels[tag] != OUTSIDE)
 
-        return Sight(
+        return self.rows.sight(
+            model,
             row,
             asked if isinstance(asked, str) else " ".join(asked),
             lambda batch: model(batch.tokens, batch.lengths, batch.segments)[:, places],
-            names=names,
-            places=places,
-            said=said,
+            choices=Choices(names, said=said, places=places).forced(look.reference) if names else None,
         )
 
-    def scores(self, model: Any, examples: Sequence[Tagged]) -> dict[str, Score]:
+    def scores(self, model: nn.Module, examples: Sequence[Tagged]) -> dict[str, Score]:
         for example in examples:
             label_numbers(self.labels, example.tags, example.place)
         said = [[tag for tag, _ in tags] for tags in self.tag(model, [example.words for example in examples])]
         return entity_scores(said, [example.tags for example in examples])
 
-    def shown(self, answer: Sequence[Mapping[str, Any]]) -> list[str]:
-        return [" ".join(f"{each['word']}/{each['entity']}" for each in answer)]
-
     def _parts(self, words: Sequence[str]) -> Iterator[Part]:
         """The sentence in as many parts as it needs, each of whole words."""
-        room = self.reading.framing.maximum - self.reading.framing.room_taken(pair=False)
+        room = self.rows.framing.maximum - self.rows.framing.room_taken(pair=False)
         ids: list[int] = []
         begins: list[tuple[int, int]] = []
-        for number, tokens in enumerate(self.reading.tokenizer.encode_words(words)):
+        for number, tokens in enumerate(self.rows.tokenizer.encode_words(words)):
             tokens = tokens[:room]
             if len(ids) + len(tokens) > room:
-                yield self.reading.framing.frame(ids), begins
+                yield self.rows.framing.frame(ids), begins
                 ids, begins = [], []
             if tokens:
                 begins.append((number, len(ids) + 1))
                 ids += tokens
         if ids:
-            yield self.reading.framing.frame(ids), begins
+            yield self.rows.framing.frame(ids), begins
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
@@ -166,9 +246,59 @@ def entity_scores(said: Sequence[Sequence[str]], right: Sequence[Sequence[str]])
     }
 
 
-def _words(asked: str | Sequence[str]) -> list[tuple[str, int]]:
+def _words(asked: Asked) -> list[tuple[str, int]]:
     """Words, and where each begins in the text."""
     if isinstance(asked, str):
         return [(found[0], found.start()) for found in WORD.finditer(asked)]
     begins = [sum(len(word) + 1 for word in asked[:number]) for number in range(len(asked))]
     return list(zip(asked, begins, strict=True))
+
+
+def begun(tags: Sequence[str]) -> tuple[str, ...]:
+    """Tags in which everything named begins with B-, whatever way of writing them was used (IOB1 or IOB2)."""
+    found, before = [], "O"
+    for tag in tags:
+        begins = tag.startswith("I-") and before[2:] != tag[2:]
+        found.append(f"B-{tag[2:]}" if begins else tag)
+        before = tag
+    return tuple(found)
+
+
+def _read_conll(name: str, columns: TagColumns) -> Iterator[Tagged]:
+    word, tag = columns.word or 1, columns.tag or 0
+    if isinstance(word, str) or isinstance(tag, str):
+        raise RegardError(f"data.columns gives a name, but {name} has no header; give numbers, counted from 1")
+    words: list[str] = []
+    tags: list[str] = []
+    first = 1
+    for number, line in read_lines(name):
+        cells = line.split()
+        if not cells or cells[0] == BETWEEN:
+            if words:
+                yield Tagged(tuple(words), begun(tags), f"{name}:{first}")
+            words, tags, first = [], [], number + 1
+            continue
+        if len(cells) < max(word, tag, 2):
+            raise RegardError(f"{name}:{number} has {len(cells)} columns; each line needs a word and its tag")
+        words.append(cells[word - 1])
+        tags.append(cells[tag - 1])
+    if words:
+        yield Tagged(tuple(words), begun(tags), f"{name}:{first}")
+
+
+def _read_objects(name: str, columns: TagColumns) -> Iterator[Tagged]:
+    keys = (str(columns.word or "words"), str(columns.tag or "tags"))
+    for number, line in read_lines(name):
+        if not line.strip():
+            continue
+        place = f"{name}:{number}"
+        record = read_object(place, line, keys)
+        words, tags = (record.get(key) for key in keys)
+        if not _texts(words) or not _texts(tags) or len(words) != len(tags):
+            raise RegardError(f"{place} needs {keys[0]!r} and {keys[1]!r}: two lists of text, one as long as the other")
+        if words:
+            yield Tagged(tuple(words), begun(tags), place)
+
+
+def _texts(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)

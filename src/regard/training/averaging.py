@@ -11,7 +11,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 
 class MovingAverage:
-    """The weights a model would have if it did not jump at every step.
+    """An exponential moving average of the weights.
 
     a ← d a + (1 − d) w,   d = min(decay, (1 + t) / (10 + t))         so that early steps are soon forgotten
     """

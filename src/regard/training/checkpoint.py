@@ -15,21 +15,68 @@ import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
 
+import safetensors
 import safetensors.torch
+from pydantic import BaseModel, Field, ValidationError
 from torch import Tensor, nn
 
+from regard import durable
 from regard.errors import RegardError, listed
-from regard.training import averaging, durable, randomness
+from regard.training import averaging, randomness
 from regard.training.run import Run
 
 WEIGHTS, TRAINING, STATE = "weights.safetensors", "training.safetensors", "state.json"
-PLACE = ("step", "epoch", "position", "tokens", "seconds", "learning_seconds", "learning_rate")
-RECORDS = ("history", "validations")
-LOSSES = ("loss", "recent")
+MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of Adam, for each parameter
 
 Tensors = dict[str, Tensor]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Word = Annotated[int, Field(ge=0, lt=2**32)]
+Point = dict[str, Annotated[int, Field(ge=-(2**63), lt=2**63)] | float]
+
+
+class Generators(BaseModel):
+    """The random state of NumPy and Python as `randomness.capture` gives it: the words of a Mersenne twister."""
+
+    numpy: tuple[
+        Literal["MT19937"],
+        Annotated[list[Word], Field(min_length=624, max_length=624)],
+        Annotated[int, Field(ge=0, le=624)],
+        Literal[0, 1],
+        Finite,
+    ]
+    python: tuple[Literal[3], Annotated[list[Word], Field(min_length=625, max_length=625)], Finite | None]
+
+
+class State(BaseModel):
+    """The numbers of a run that a checkpoint holds; what is not a random state or a checksum is a field of `Run`."""
+
+    step: Annotated[int, Field(ge=1, lt=10**8)]
+    epoch: Count
+    position: Count
+    tokens: Count
+    seconds: Annotated[Finite, Field(ge=0)]
+    learning_seconds: Annotated[Finite, Field(ge=0)]
+    learning_rate: Annotated[Finite, Field(ge=0)]
+    loss: Finite
+    recent: float  # a sum, which one bad loss makes infinite until the next point of the curve
+    history: list[Point]
+    validations: list[Point]
+    random: Generators
+    sha256: dict[str, str]
+
+
+RUN = tuple(name for name in State.model_fields if name not in ("random", "sha256"))
+
+
+class Saved(NamedTuple):
+    """What was read from a checkpoint and fits the run."""
+
+    state: State
+    weights: Tensors
+    training: Tensors
 
 
 class DamagedError(Exception):
@@ -44,7 +91,7 @@ class Checkpoints:
         self.newest = 0
 
     def steps(self) -> list[int]:
-        return sorted(int(path.name.removeprefix("step-")) for path in self.directory.glob("step-" + 8 * "[0-9]"))
+        return [_step_of(path) for path in self._named() if path.is_dir()]
 
     def path(self, step: int) -> Path:
         return self.directory / f"step-{step:08d}"
@@ -52,6 +99,10 @@ class Checkpoints:
     def save(self, run: Run) -> None:
         """Write the run as it is now; only when that is on the disk, drop what is no longer needed."""
         run.require_finite()
+        if not self.directory.parent.is_dir():
+            raise RegardError(
+                f"{self.directory.parent} was removed while training in it; train again from the beginning"
+            )
         random_tensors, random_numbers = randomness.capture()
         training = {f"random/{name}": tensor for name, tensor in random_tensors.items()} | _optimiser_tensors(run)
         if run.moving:
@@ -60,8 +111,8 @@ class Checkpoints:
         with run.averaged():
             contents[WEIGHTS] = to_bytes(weights_of(run.model))
         state = {
-            **{name: getattr(run, name) for name in (*PLACE, *RECORDS)},
-            **{name: float(getattr(run, name)) for name in LOSSES},
+            **{name: getattr(run, name) for name in RUN},
+            **{name: float(getattr(run, name)) for name in ("loss", "recent")},
             "random": random_numbers,
             "sha256": {name: _sha256(content) for name, content in contents.items()},
         }
@@ -73,20 +124,26 @@ class Checkpoints:
     def resume(self, run: Run) -> bool:
         """Put the run where the newest whole checkpoint left it; False, and nothing changed, if there is none.
 
-        Damaged ones are passed over with a warning: the run goes through those steps again, to the same result.
+        Damaged ones are passed over with a warning: the run goes through those steps again, to the same result. So are
+        those that do not fit the run, if an older one does.
         """
+        durable.make_directory(self.directory.parent)
         durable.sweep(self.directory)
-        for step in reversed(self.steps()):
+        misfits: list[tuple[Path, RegardError]] = []
+        for path in reversed(self._named()):
             try:
-                state = _read_state(self.path(step))
-                weights = _read_tensors(self.path(step) / WEIGHTS, state)
-                training = _read_tensors(self.path(step) / TRAINING, state)
+                _restore(run, _read(path, run))
             except DamagedError as damage:
-                warnings.warn(f"{self.path(step)} is damaged ({damage}); going back to before it", stacklevel=2)
-                continue
-            _restore(run, self.path(step), state, weights, training)
-            self.newest = step
-            return True
+                _pass_over(path, damage)
+            except RegardError as error:
+                misfits.append((path, error))
+            else:
+                for misfit in misfits:
+                    _pass_over(*misfit)
+                self.newest = run.step
+                return True
+        if misfits:
+            raise misfits[0][1]
         return False
 
     def members(self, run: Run) -> list[int]:
@@ -105,7 +162,7 @@ class Checkpoints:
         return grown[-run.config.average :]
 
     def final_weights(self, run: Run) -> Tensors:
-        weights = averaging.mean(self._readable(self.members(run)))
+        weights = averaging.mean(self._readable(run))
         if not weights:
             raise RegardError(f"no checkpoint in {self.directory} can be read; delete it and train again")
         return weights
@@ -116,11 +173,15 @@ class Checkpoints:
             if step != run.step and step not in run.ranked()[:1]:
                 durable.remove_directory(self.path(step))
 
-    def _readable(self, steps: list[int]) -> Iterator[Tensors]:
-        for step in steps:
+    def _named(self) -> list[Path]:
+        """What is named like a checkpoint, be it one or not; the oldest first."""
+        return sorted(self.directory.glob("step-" + 8 * "[0-9]"))
+
+    def _readable(self, run: Run) -> Iterator[Tensors]:
+        for step in self.members(run):
             try:
-                yield _read_tensors(self.path(step) / WEIGHTS, _read_state(self.path(step)))
-            except DamagedError as damage:
+                yield _read_weights(self.path(step), _read_state(self.path(step)), run.model)
+            except (DamagedError, RegardError) as damage:
                 warnings.warn(f"{self.path(step)} is damaged ({damage}); averaging without it", stacklevel=2)
 
     def _thin(self, run: Run) -> None:
@@ -136,9 +197,13 @@ class Checkpoints:
             if step in whole:
                 continue
             if step in averaged or step in best[:1]:
-                (self.path(step) / TRAINING).unlink(missing_ok=True)
+                durable.remove_file(self.path(step) / TRAINING)
             else:
                 durable.remove_directory(self.path(step))
+
+
+def _pass_over(checkpoint: Path, reason: Exception) -> None:
+    warnings.warn(f"{checkpoint} is damaged ({reason}); going back to before it", stacklevel=3)
 
 
 def weights_of(model: nn.Module) -> Tensors:
@@ -149,6 +214,12 @@ def weights_of(model: nn.Module) -> Tensors:
 
 def load_weights(model: nn.Module, weights: Tensors, *, origin: Path) -> None:
     """The opposite of `weights_of`; `origin` is where the weights came from, for the message if they do not fit."""
+    require_fit(model, weights, origin=origin)
+    model.load_state_dict(weights, strict=False)
+
+
+def require_fit(model: nn.Module, weights: Tensors, *, origin: Path) -> None:
+    """Refuse weights whose names or shapes are not those of the model."""
     expected = {name: tuple(tensor.shape) for name, tensor in weights_of(model).items()}
     given = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     wrong = [
@@ -161,19 +232,29 @@ def load_weights(model: nn.Module, weights: Tensors, *, origin: Path) -> None:
             f"{origin} does not fit the model: {listed(wrong)}; was the recipe changed? use the old one, or another "
             "directory"
         )
-    model.load_state_dict(weights, strict=False)
 
 
-def _restore(run: Run, origin: Path, state: dict[str, Any], weights: Tensors, training: Tensors) -> None:
+def _restore(run: Run, saved: Saved) -> None:
+    """Put the run where it was saved. Only the random state may still prove damaged, so it comes first."""
+    state, weights, training = saved
+    _restore_generators(_under("random/", training), state.random)
     if run.moving:
-        load_weights(run.model, _under("model/", training), origin=origin)
+        run.model.load_state_dict(_under("model/", training), strict=False)
         run.moving.weights = {name: weights[name].clone() for name in run.moving.weights}
     else:
-        load_weights(run.model, weights, origin=origin)
+        run.model.load_state_dict(weights, strict=False)
     _restore_optimiser(run, _under("optimiser/", training))
-    for name in (*PLACE, *RECORDS, *LOSSES):
-        setattr(run, name, state[name])
-    randomness.restore(_under("random/", training), state["random"])
+    for name in RUN:
+        setattr(run, name, getattr(state, name))
+
+
+def _restore_generators(tensors: Tensors, numbers: Generators) -> None:
+    before = randomness.capture()
+    try:
+        randomness.restore(tensors, numbers.model_dump())
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        randomness.restore(*before)
+        raise DamagedError(f"{TRAINING} holds a random state that cannot be restored") from error
 
 
 def _optimiser_tensors(run: Run) -> Tensors:
@@ -189,7 +270,7 @@ def _optimiser_tensors(run: Run) -> Tensors:
 def _restore_optimiser(run: Run, tensors: Tensors) -> None:
     state = run.optimiser.state_dict()
     for index, name in enumerate(_optimised(run)):
-        # a copy, because what was read lies where the file had it, and not where arithmetic is fastest
+        # cloned: tensors read from safetensors share one unaligned buffer, and aligned copies compute faster
         state["state"][index] = {which: tensor.clone() for which, tensor in _under(f"{name}/", tensors).items()}
     run.optimiser.load_state_dict(state)
 
@@ -204,28 +285,87 @@ def _under(prefix: str, tensors: Tensors) -> Tensors:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def _read_state(checkpoint: Path) -> dict[str, Any]:
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("step-"))
+
+
+def _read(checkpoint: Path, run: Run) -> Saved:
+    """All of a checkpoint, checked: it is what was written, and it fits the run. Nothing is changed."""
+    state = _read_state(checkpoint)
+    for name, points, needed in (
+        ("history", state.history, {"step", "loss", "tokens", "learning_seconds"}),
+        ("validations", state.validations, {"step"}),
+    ):
+        if not all(needed <= point.keys() and 1 <= point["step"] <= state.step for point in points):
+            raise DamagedError(f"{STATE} has {name} that nothing could have recorded")
+    if not all(run.objective.name in scores for scores in state.validations):
+        raise RegardError(f'{checkpoint} does not fit the run: it has no score "{run.objective.name}" to compare by')
+    weights = _read_weights(checkpoint, state, run.model)
+    training = _read_tensors(checkpoint / TRAINING, state)
+    if run.moving:
+        _require_same_kind(run.model, _under("model/", training), origin=checkpoint / TRAINING)
+    parameters = dict(run.model.named_parameters())
+    for name in _optimised(run):
+        moments = _under(f"optimiser/{name}/", training)
+        shapes = {which: () if which == "step" else parameters[name].shape for which in MOMENTS}
+        if moments and {which: tensor.shape for which, tensor in moments.items()} != shapes:
+            raise DamagedError(f"{TRAINING} does not hold the moments of {name}")
+        if not all(tensor.is_floating_point() for tensor in moments.values()):
+            raise DamagedError(f"{TRAINING} does not hold the moments of {name}")
+    return Saved(state, weights, training)
+
+
+def _read_state(checkpoint: Path) -> State:
+    content = _read_bytes(checkpoint / STATE)
     try:
-        whole = json.loads((checkpoint / STATE).read_bytes())
-        state: dict[str, Any] = whole["state"]
-        intact = whole["sha256"] == _sha256(_canonical(state))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        whole = json.loads(content)
+        canonical = _canonical(whole["state"])
+        intact = whole["sha256"] == _sha256(canonical)
+        state = State.model_validate_json(canonical, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise DamagedError(f"{STATE}: {place}: {first['msg']}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedError(f"{STATE} cannot be read") from error
     if not intact:
         raise DamagedError(f"{STATE} is not what was written")
+    if state.step != _step_of(checkpoint):
+        raise DamagedError(f"{STATE} is of step {state.step}")
     return state
 
 
-def _read_tensors(path: Path, state: dict[str, Any]) -> Tensors:
+def _read_weights(checkpoint: Path, state: State, model: nn.Module) -> Tensors:
+    weights = _read_tensors(checkpoint / WEIGHTS, state)
+    _require_same_kind(model, weights, origin=checkpoint)
+    return weights
+
+
+def _require_same_kind(model: nn.Module, weights: Tensors, *, origin: Path) -> None:
+    """Weights that fit the model, in its own precision."""
+    require_fit(model, weights, origin=origin)
+    for name, tensor in weights_of(model).items():
+        if weights[name].dtype != tensor.dtype:
+            raise DamagedError(f"{name} is {weights[name].dtype} there and {tensor.dtype} here")
+
+
+def _read_tensors(path: Path, state: State) -> Tensors:
+    content = _read_bytes(path)
+    if _sha256(content) != state.sha256.get(path.name):
+        raise DamagedError(f"{path.name} is not what was written")
     try:
-        content = path.read_bytes()
-    except FileNotFoundError as error:
-        raise DamagedError(f"{path.name} is missing") from error
+        return safetensors.torch.load(content)
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise DamagedError(f"{path.name} is no safetensors file") from error
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        if not path.is_file():  # which a pipe or a device is not, and reading one may never end
+            raise DamagedError(f"{path.name} is missing")
+        return path.read_bytes()
     except OSError as error:
         raise DamagedError(f"{path.name} cannot be read") from error
-    if _sha256(content) != state["sha256"][path.name]:
-        raise DamagedError(f"{path.name} is not what was written")
-    return safetensors.torch.load(content)
 
 
 def to_bytes(tensors: Tensors) -> bytes:
@@ -233,7 +373,7 @@ def to_bytes(tensors: Tensors) -> bytes:
     return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
 
 
-def _canonical(state: dict[str, Any]) -> bytes:
+def _canonical(state: Any) -> bytes:
     return json.dumps(state, sort_keys=True).encode()
 
 

@@ -7,45 +7,52 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0, lt=1)]
+MOST_STEPS = 10**8 - 1  # the names of checkpoints have eight digits
 
 
 class TrainingConfig(BaseModel):
     """A step is one update of the weights. Where a number switches something on, 0 leaves it off."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    steps: int = Field(10_000, ge=1, description="updates to make at most; schedules end here")
+    steps: int = Field(10_000, ge=1, le=MOST_STEPS, description="updates to make at most; schedules end here")
     minutes: float | None = Field(None, gt=0, description="wall-clock budget: stop cleanly after this long")
-    batch_tokens: int = Field(4096, ge=1, description="target tokens in a batch, padding included")
-    accumulate: int = Field(1, ge=1, description="batches whose gradients are summed into one update")
+    batch_tokens: int = Field(4096, ge=1, le=10**9, description="target tokens in a batch, padding included")
+    accumulate: int = Field(1, ge=1, le=10**6, description="batches whose gradients are summed into one update")
 
     learning_rate: float = Field(0.001, gt=0, description="highest rate; for noam the factor before the formula")
     lowest_rate: float = Field(0.0, ge=0, description="the rate that cosine and linear end at")
-    warmup: int = Field(1000, ge=0, description="steps of linear rise to the highest rate")
+    warmup: int = Field(1000, ge=0, le=MOST_STEPS, description="steps of linear rise to the highest rate")
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     optimiser: Literal["adam", "adamw"] = "adam"
     betas: tuple[Share, Share] = Field((0.9, 0.98), description="memory of the gradient's mean and of its square")
     epsilon: float = Field(1e-9, gt=0, description="added to the square root that divides the gradient's mean")
-    weight_decay: float = Field(0.0, ge=0, description="on matrices only: not on biases, norms or embeddings")
-    clip: float = Field(1.0, ge=0, description="longest gradient, by its norm; 0 lets any pass")
+    weight_decay: float = Field(0.0, ge=0, description="on matrices only: not on biases, norms, embeddings, positions")
+    clip: float = Field(
+        1.0, ge=0, description="largest norm of the gradient; longer ones are scaled down; 0 never scales"
+    )
     label_smoothing: Share = Field(
-        0.1, description="share of the target's probability given to all tokens alike; 0 unless given, if not for pairs"
+        0.0, description="probability moved from the target to all others alike; 0.1 for pairs of text unless given"
     )
     r_drop: float = Field(0.0, ge=0, description="weight of the divergence between two passes with different dropout")
-    freeze: Annotated[int, Field(ge=0)] | Literal["all"] = Field(
-        0, description='of a body: the embeddings and so many layers, or "all" of them, do not learn; "all" of an elmo'
+    freeze: Annotated[int, Field(ge=0, le=10**6)] | Literal["all"] = Field(
+        0, description='fine-tuning: keep the embeddings and this many lower layers fixed, or "all"; elmo: "all"'
     )
-    layer_decay: float = Field(1.0, gt=0, le=1, description="of a body: each layer learns slower than the next by this")
-    lora: int = Field(0, ge=0, description="of a body: only a change of this rank to queries and values is learned")
+    layer_decay: float = Field(
+        1.0, gt=0, le=1, description="fine-tuning: the rate of a layer divided by that of the next"
+    )
+    lora: int = Field(
+        0, ge=0, le=2**16, description="fine-tuning: learn only a change of this rank to queries and values"
+    )
     ema: Share = Field(0.0, description="decay of the moving average of the weights, for example 0.999")
 
-    validate_every: int = Field(500, ge=0, description="steps between validations; 0 never validates")
-    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
-    keep: int = Field(2, ge=1, description="newest checkpoints kept whole, to resume from")
-    patience: int = Field(0, ge=0, description="stop after this many validations without a better one")
-    average: int = Field(1, ge=1, description="checkpoints averaged into the final weights")
+    validate_every: int = Field(500, ge=0, le=MOST_STEPS, description="steps between validations; 0 never validates")
+    checkpoint_every: int = Field(500, ge=1, le=MOST_STEPS, description="steps between checkpoints")
+    keep: int = Field(2, ge=1, le=MOST_STEPS, description="newest checkpoints kept whole, to resume from")
+    patience: int = Field(0, ge=0, le=MOST_STEPS, description="stop after this many validations without a better one")
+    average: int = Field(1, ge=1, le=MOST_STEPS, description="checkpoints averaged into the final weights")
     average_of: Literal["last", "best"] = Field("last", description="those checkpoints, or the best validated")
-    record_every: int = Field(50, ge=1, description="steps between points of the learning curve")
+    record_every: int = Field(50, ge=1, le=MOST_STEPS, description="steps between points of the learning curve")
 
     seed: int = Field(1, ge=0, lt=2**32)
     precision: Literal["float32", "bfloat16", "auto"] = Field("auto", description="of products while learning")

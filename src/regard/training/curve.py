@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from regard.training.run import Objective
+from regard.tasks.base import Objective
 
 TRAINING, VALIDATION, QUIET = "#4c72b0", "#c44e52", "#666666"
 Points = Sequence[Mapping[str, float]]

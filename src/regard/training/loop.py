@@ -9,36 +9,43 @@ from itertools import islice
 import torch
 from torch import nn
 
+from regard.data.streams import Batch
 from regard.errors import RegardError
-from regard.training.run import Run, Task
+from regard.training.distribution import Crew
+from regard.training.learner import Learner, Loss
+from regard.training.run import Run
 from regard.training.schedule import Schedule
 
 Watcher = Callable[[Run], None]
 
 
-def fit(run: Run, task: Task, *, schedule: Schedule, watchers: Sequence[Watcher] = ()) -> None:
+def fit(
+    run: Run, task: Loss[Batch], *, schedule: Schedule, watchers: Sequence[Watcher] = (), crew: Crew | None = None
+) -> None:
     """Update the weights until the run ends; after every step, call every watcher in order.
 
         w ← w − optimiser(r_t, clip(Σ_b ∇ loss_b / Σ_b targets_b))           b over the batches of one step
 
-    Losses are sums over targets, so accumulating batches equals one large batch.
+    Losses are sums over targets, so accumulating batches equals one large batch, and so do batches of many processes.
     """
     model, optimiser, config = run.model, run.optimiser, run.config
+    crew = crew or Crew()
+    learner = crew.wrap(Learner(model, task))
     parameters = list(model.parameters())
     batches = run.batches.stream(epoch=run.epoch, position=run.position)
     model.train()
 
-    while not run.ending():
+    while not crew.agree(bool(run.ending())):
         begin = time.perf_counter()
         group = list(islice(batches, config.accumulate))
         if not group:
             raise RegardError("there is not one batch to train on; look at data.train and its filters")
-        targets = sum(batch.targets for batch in group)
+        targets = crew.total(sum(batch.targets for batch in group))
         total = torch.zeros((), device=run.device)
         for batch in group:
             with run.autocast():
-                loss = task.loss(model, batch.to(run.device))
-            (loss / targets).backward()
+                loss = learner(batch.to(run.device))
+            (loss / (targets / crew.world)).backward()  # gradients are averaged over the processes
             total += loss.detach()
 
         if config.clip:

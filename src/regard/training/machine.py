@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 
 import torch
@@ -13,17 +14,30 @@ from regard.training.config import TrainingConfig
 # parameters of glibc's mallopt, from malloc.h
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 
+FEW_THREADS = 64  # any machine takes this many, so that recipes from larger machines run
+
 
 def prepare(config: TrainingConfig) -> torch.device:
-    """Make this process ready to train, and say on which device.
+    """Set threads, memory and arithmetic of this process for training, and return the device to train on.
 
     Call it before any other work in torch: threads that torch has already started do not take over flush-to-zero.
     """
     tune_allocator()
-    torch.set_flush_denormal(True)  # moments of rare tokens fade into numbers that are slow to compute with
+    torch.set_flush_denormal(True)  # denormal numbers, as in the moments of rare tokens, are slow to compute with
     if config.threads:
-        torch.set_num_threads(config.threads)
+        torch.set_num_threads(_checked(config.threads))
     return choose_device(config.device)
+
+
+def _checked(threads: int) -> int:
+    cores = os.cpu_count() or 1
+    most = max(FEW_THREADS, 4 * cores)
+    if threads > most:
+        raise RegardError(
+            f"threads={threads} is more than this machine with {cores} cores can use; "
+            f"try threads={cores}, or 0 for all of them"
+        )
+    return threads
 
 
 def tune_allocator() -> bool:
@@ -48,14 +62,16 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         return accelerator or torch.device("cpu")
     try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
+        result = torch.ones(1, device=name) + 1  # "meta" tensors have a shape and no numbers: item() fails
+        result.item()
+        return result.device
+    except (RuntimeError, AssertionError, ImportError) as error:
         there = " or ".join(f'"{kind}"' for kind in ("auto", "cpu", *([accelerator.type] if accelerator else [])))
         raise RegardError(f'device="{name}" cannot be used on this machine; try {there}') from error
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
-    """What matrix products are computed in; weights and their moments are float32 always.
+    """The precision of matrix products; weights and their moments are always float32.
 
     "auto" is bfloat16 on a machine that is made for it: most GPUs of today, CPUs with AVX512-BF16 or AMX.
     """

@@ -13,14 +13,18 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from regard.training.run import Batch, Run, Task
+from regard.data.streams import Batch
+from regard.tasks.base import Score
+from regard.training.learner import Loss
+from regard.training.run import Run
 from regard.version import __version__
 
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "pyarrow", "pydantic", "sacrebleu")
 Shape = tuple[int, ...]
+Report = dict[str, Any]  # report.json
 
 
-def build(run: Run, *, task: str, kind: str, scores: Mapping[str, float], flops_per_target: float) -> dict[str, Any]:
+def build(run: Run, *, task: str, kind: str, scores: Mapping[str, Score], flops_per_target: float) -> dict[str, Any]:
     """All of report.json. `tokens` are targets learned from; `tokens_per_second` leaves validation and saving out."""
     return {
         "task": task,
@@ -31,7 +35,7 @@ def build(run: Run, *, task: str, kind: str, scores: Mapping[str, float], flops_
         "seconds": run.seconds,
         "tokens_per_second": run.tokens / run.learning_seconds if run.learning_seconds else 0.0,
         "flops": flops_per_target * run.tokens,
-        "scores": dict(scores),
+        "scores": {name: score.value for name, score in scores.items()},
         "seed": run.config.seed,
         "versions": versions(),
         "ended": run.ending(),
@@ -39,11 +43,12 @@ def build(run: Run, *, task: str, kind: str, scores: Mapping[str, float], flops_
         "threads": torch.get_num_threads(),
         "history": run.history,
         "validations": run.validations,
+        "signatures": {name: score.signature for name, score in scores.items()},
     }
 
 
 def dump(report: Mapping[str, Any]) -> bytes:
-    """As JSON that any reader takes: what is no number is null."""
+    """As JSON that any parser reads: NaN and infinity become null."""
     return json.dumps(_plain(report), indent=2, ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
@@ -52,14 +57,14 @@ def versions() -> dict[str, str]:
     return {"regard": __version__, "python": platform.python_version(), **installed}
 
 
-def flops_per_target(model: nn.Module, task: Task, batches: Iterable[Batch]) -> float:
+def flops_per_target(model: nn.Module, task: Loss[Batch], batches: Iterable[Batch]) -> float:
     """Floating-point operations of learning from one target, forward and backward, measured on these batches.
 
     Counted are matrix products, convolutions, attention and recurrent layers, a multiplication and an addition as two;
-    not what is done element by element, nor the optimiser. The model's gradients are lost, its weights stay.
+    not what is done element by element, nor the optimiser. The model keeps its weights and loses its gradients.
     """
     device, targets = next(model.parameters()).device, 0
-    counter = FlopCounterMode(display=False, custom_mapping=CPU_ONLY)
+    counter = FlopCounterMode(display=False, custom_mapping=UNCOUNTED)
     model.train()
     with torch.random.fork_rng([]), counter:
         for batch in batches:
@@ -88,8 +93,14 @@ def _recurrent_backward(x: Shape, input_weight: Shape, hidden_weight: Shape, *_:
     return 2 * _recurrent(x, input_weight, hidden_weight)
 
 
-# kernels that torch has for CPUs alone and does not count by itself
-CPU_ONLY = {
+def _added_product(_: Shape, left: Shape, right: Shape, *__: object, **___: object) -> int:
+    """A product that is added in place to a sum: left (N, K), right (K, M)."""
+    return 2 * math.prod(left) * right[1]
+
+
+# kernels that torch does not count by itself: some exist for CPUs alone, one works in place
+UNCOUNTED = {
+    torch.ops.aten.addmm_: _added_product,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
     torch.ops.aten.mkldnn_rnn_layer: _recurrent,

@@ -3,59 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
+from regard.data.streams import Batch, Stream
 from regard.errors import RegardError
+from regard.tasks.base import Objective
 from regard.training.averaging import MovingAverage
 from regard.training.config import TrainingConfig
-
-
-class Batch(Protocol):
-    """Some examples, and where they stand in training."""
-
-    @property
-    def targets(self) -> int:
-        """How many tokens are to be predicted."""
-
-    @property
-    def epoch(self) -> int: ...
-
-    @property
-    def position(self) -> int: ...
-
-    def to(self, device: torch.device) -> Self: ...
-
-
-class Stream(Protocol):
-    """Batches in an order that depends on nothing but a seed, the epoch and the position in it."""
-
-    def stream(self, *, epoch: int, position: int) -> Iterator[Batch]:
-        """Batches without end, from that place on."""
-
-
-class Task(Protocol):
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """The sum (not the mean) over the targets of the batch."""
-
-
-@dataclass(frozen=True)
-class Objective:
-    """Which validation score says that one model is better than another."""
-
-    name: str = "loss"
-    higher: bool = False
-
-    def rank(self, scores: Mapping[str, float]) -> tuple[float, float]:
-        """Less is better. Of equal scores (as in the beginning, when BLEU is 0) the lower loss; no number is worst."""
-        score, loss = scores[self.name], scores.get("loss", 0.0)
-        worst = math.inf
-        return worst if math.isnan(score) else -score if self.higher else score, worst if math.isnan(loss) else loss
 
 
 @dataclass
@@ -64,7 +22,7 @@ class Run:
 
     model: nn.Module
     optimiser: torch.optim.Optimizer
-    batches: Stream
+    batches: Stream[Batch]
     config: TrainingConfig
     objective: Objective = field(default_factory=Objective)
     moving: MovingAverage | None = None

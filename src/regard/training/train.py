@@ -13,33 +13,41 @@ import safetensors.torch
 from rich.console import Console
 from torch import nn
 
+from regard import durable
+from regard.data.streams import Batch, Stream
 from regard.errors import RegardError
-from regard.linear import set_products
-from regard.training import curve, durable, machine, optimiser, randomness, report, schedule, watchers
+from regard.kernels.linear import set_products
+from regard.tasks.base import Objective
+from regard.training import curve, machine, optimiser, randomness, report, schedule, watchers
 from regard.training.averaging import MovingAverage
 from regard.training.checkpoint import Checkpoints, load_weights, to_bytes, weights_of
 from regard.training.config import TrainingConfig
+from regard.training.distribution import Crew
+from regard.training.learner import Loss
 from regard.training.loop import Watcher, fit
 from regard.training.progress import Progress
-from regard.training.run import Objective, Run, Stream, Task
+from regard.training.run import Run
+from regard.training.validation import Judge
 
 WEIGHTS, REPORT = "weights.safetensors", "report.json"
+LIMITS = ("training.steps", "training.minutes", "training.patience")  # how long a run lasts
 FLOP_BATCHES = 3  # batches on which the cost of learning is counted
 
 
 def train(
     model: nn.Module,
-    task: Task,
-    batches: Stream,
+    task: Loss[Batch],
+    batches: Stream[Batch],
     *,
     config: TrainingConfig,
     directory: Path,
     names: Mapping[str, str],
     width: int | None = None,
     objective: Objective | None = None,
-    validate: watchers.Validate | None = None,
-    score: watchers.Validate | None = None,
+    validate: Judge | None = None,
+    score: Judge | None = None,
     console: Console | None = None,
+    crew: Crew | None = None,
 ) -> dict[str, Any]:
     """Train a model in a directory, from where it was left if it was; return the report, and the model ready to use.
 
@@ -67,15 +75,17 @@ def train(
     resumed = checkpoints.resume(run)
     if not _finished(directory, run):
         if resumed and console:
-            console.out(f"going on from step {run.step:,}")
+            console.out(f"resuming from step {run.step:,}")
         with ExitStack() as stack:
             interruption = stack.enter_context(watchers.Interruption(checkpoints))
             watching = _watchers(run, checkpoints, stack=stack, validate=validate, console=console)
-            fit(run, task, schedule=schedule.build(config, width=width), watchers=[*watching, interruption])
-            if checkpoints.newest != run.step or config.minutes:  # which must find its time used up when read again
+            fit(run, task, schedule=schedule.build(config, width=width), watchers=[*watching, interruption], crew=crew)
+            if checkpoints.newest != run.step or config.minutes:  # a resumed run must see that its minutes are used up
                 checkpoints.save(run)
             interruption(run)
         _conclude(run, task, checkpoints, directory=directory, names=names, score=score or validate)
+    elif console:
+        console.out(f"nothing is left to do: {run.ending()}; raise {', '.join(LIMITS)}, or choose another directory")
     checkpoints.finish(run)
     load_weights(model, safetensors.torch.load_file(directory / WEIGHTS), origin=directory / WEIGHTS)
     model.eval()
@@ -87,7 +97,7 @@ def _watchers(
     checkpoints: Checkpoints,
     *,
     stack: ExitStack,
-    validate: watchers.Validate | None,
+    validate: Judge | None,
     console: Console | None,
 ) -> list[Watcher]:
     """In their order: what a later one shows or saves, an earlier one has computed."""
@@ -104,12 +114,12 @@ def _watchers(
 
 def _conclude(
     run: Run,
-    task: Task,
+    task: Loss[Batch],
     checkpoints: Checkpoints,
     *,
     directory: Path,
     names: Mapping[str, str],
-    score: watchers.Validate | None,
+    score: Judge | None,
 ) -> None:
     """Write what the run was for. The report comes last, because it says that the rest is there."""
     load_weights(run.model, checkpoints.final_weights(run), origin=checkpoints.directory)

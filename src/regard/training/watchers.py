@@ -1,23 +1,22 @@
-"""What watches the loop: each is called after every step, in the order of this file."""
+"""What watches the loop: each watcher is called after every step, in the order that `train.py` lists them."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
 import torch
-from torch import nn
 
 from regard.errors import RegardError
+from regard.tasks.base import Score
 from regard.training.checkpoint import Checkpoints
 from regard.training.run import Run
-
-Validate = Callable[[nn.Module], Mapping[str, float]]
+from regard.training.validation import Judge
 
 
 def update_moving_average(run: Run) -> None:
@@ -52,25 +51,25 @@ class Validation:
     Validating draws no random numbers from training, so that doing it more or less often trains the same model.
     """
 
-    def __init__(self, validate: Validate) -> None:
+    def __init__(self, validate: Judge) -> None:
         self.validate = validate
 
     def __call__(self, run: Run) -> None:
         if not run.config.validate_every or run.step % run.config.validate_every:
             return
         with torch.random.fork_rng([run.device] if run.device.type == "cuda" else []), run.averaged():
-            scores = judge(run, self.validate)
+            scores = {name: score.value for name, score in judge(run, self.validate).items()}
         if run.objective.name not in scores:
             there = ", ".join(scores)
             raise RegardError(f'there is no score "{run.objective.name}" to compare models by; there is {there}')
         run.validations.append({"step": run.step, **scores})
 
 
-def judge(run: Run, validate: Validate) -> dict[str, float]:
+def judge(run: Run, validate: Judge) -> Mapping[str, Score]:
     """Scores of the model in evaluation mode, without gradients; it is left in training mode."""
     run.model.eval()
     with torch.no_grad(), run.autocast():
-        scores = {name: float(score) for name, score in validate(run.model).items()}
+        scores = validate(run.model)
     run.model.train()
     return scores
 

@@ -1,6 +1,7 @@
 """Directories that Hugging Face's library writes and reads: GPT-2, BERT, DistilBERT, RoBERTa and Marian."""
 
+from regard.interchange.huggingface.architecture import Shape
 from regard.interchange.huggingface.directory import ARCHITECTURES, Imported, export_directory, import_directory
 from regard.interchange.huggingface.heads import Head
 
-__all__ = ["ARCHITECTURES", "Head", "Imported", "export_directory", "import_directory"]
+__all__ = ["ARCHITECTURES", "Head", "Imported", "Shape", "export_directory", "import_directory"]

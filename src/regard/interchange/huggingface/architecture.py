@@ -14,9 +14,12 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from regard.errors import RegardError
+from regard.interchange.files import shown
 from regard.special import Special
 
 Form = Literal["same", "transposed", "row"]
+Shape = Literal["text", "tokens", "span"]
+LARGEST = (1 << 31) - 1
 Tensors = Mapping[str, Tensor]
 
 # the first name for each of ours is the one that is written
@@ -52,60 +55,119 @@ def linear(theirs: str, *ours: str, form: Form = "same") -> list[Name]:
 
 @dataclass(frozen=True)
 class HeadClass:
-    """One of their classes that stands on a body, and does one of our tasks: its tensors, and what of ours it is.
+    """One of their classes with a head on a body: its tensors, and the parameters of ours that they are.
 
-    The names of ours are those of `models.heads.Headed`: `output`, and `encoder.` before what is the body's. `body` are
-    the settings of the body that it depends on.
+    `shape` says what the head gives logits for: the whole text, each token, or the two ends of a span. The names of
+    ours are those of `models.heads.Headed`: `output`, and `encoder.` before the names of the body. `body` holds the
+    settings of the body that the head depends on.
     """
 
     name: str
-    task: Literal["classify", "tag", "answer"]
+    shape: Shape
     names: tuple[Name, ...]
     body: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Their config.json. Asking for what is not there, or for what we cannot do, is an error that names it."""
+    """Their config.json. A value that is missing, of the wrong type or out of range is an error that names its key.
+
+    `largest` is the longest axis among the tensors beside it: no size in the config can be larger.
+    """
 
     values: Mapping[str, Any]
     where: str
+    largest: int = LARGEST
 
     def get(self, key: str, default: Any = None) -> Any:
         value = self.values.get(key)
         return default if value is None else value
 
-    def number(self, key: str) -> int:
-        value = self.values.get(key)
-        if not isinstance(value, int) or value < 1:
-            raise RegardError(f"{self.where}: {key} is {value!r} and must be a whole number of at least 1")
+    def number(self, key: str, default: int | None = None, *, stored: bool = True) -> int:
+        """A size. Unless `stored` is false, some tensor must have an axis that is at least as long."""
+        value = self.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+            raise self.wrong(key, f"must be a whole number from 1 to {LARGEST}")
+        if stored and value > self.largest:
+            raise self.wrong(key, f"the longest axis of a tensor in the weights has {self.largest} entries")
+        return value
+
+    def layers(self, key: str, tensors: Collection[str], stem: str) -> int:
+        """A number of layers, of which each must have tensors: their names begin with `stem` and its number."""
+        value = self.number(key, stored=False)
+        found = {name[len(stem) :].partition(".")[0] for name in tensors if name.startswith(stem)}
+        if value > len(found):
+            raise self.wrong(key, f"the weights have tensors of {len(found)} layers only")
+        return value
+
+    def heads(self, key: str, *, width: str) -> int:
+        """A number of heads, which must divide the width."""
+        value = self.number(key, stored=False)
+        if self.number(width) % value:
+            raise self.wrong(key, f"must divide {width} = {self.number(width)}")
+        return value
+
+    def share(self, key: str, default: float) -> float:
+        """A dropout: from 0 up to, but not including, 1."""
+        value = self.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+            raise self.wrong(key, "must be a number from 0 to below 1")
+        return float(value)
+
+    def epsilon(self, key: str, default: float) -> float:
+        """What a norm adds to the variance."""
+        value = self.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+            raise self.wrong(key, "must be a number between 0 and 1")
+        return float(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.get(key, default)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "must be true or false")
+        return value
+
+    def token(self, key: str, vocabulary: int) -> int | None:
+        """The id of a special token; of a list of ids, the first."""
+        value = self.get(key)
+        if isinstance(value, list) and value:
+            value = value[0]
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < vocabulary:
+            raise self.wrong(key, f"must be a token from 0 to {vocabulary - 1}")
         return value
 
     def activation(self, key: str, default: str) -> Any:
         name = self.get(key, default)
-        if name not in ACTIVATIONS:
-            raise RegardError(f"{self.where}: {key} is {name!r}, and regard knows {', '.join(ACTIVATIONS)}")
+        if not isinstance(name, str) or name not in ACTIVATIONS:
+            raise self.wrong(key, f"regard knows {', '.join(ACTIVATIONS)}")
         return ACTIVATIONS[name]
 
     def require(self, **expected: Any) -> None:
         """Settings that change what is computed, with the only value that regard computes; absent is that value."""
         wrong = [
-            f"{key} = {self.values[key]!r} (regard computes {value!r})"
+            f"{key} = {shown(self.values[key])} (regard computes {value!r})"
             for key, value in expected.items()
             if self.values.get(key, value) != value
         ]
         if wrong:
             raise RegardError(f"{self.where} asks for what regard does not compute: {', '.join(wrong)}")
 
+    def wrong(self, key: str, reason: str) -> RegardError:
+        found = shown(self.values[key]) if key in self.values else "missing"
+        return RegardError(f"{self.where}: {key} is {found}, and {reason}")
+
 
 @dataclass(frozen=True)
 class Architecture:
     """One of their model types.
 
-    `prefix` begins the names of the body's tensors, but where the body alone is saved `bare` it is left out; `heads`
-    begin the names of what stands beside it. `tops` are its classes for our tasks. `constant` matches tensors that say
-    nothing (masks, positions counted from 0), `copies` names tensors that repeat another, and which. `prepare` gives a
-    model of ours an equal form that has a counterpart there.
+    `prefix` begins the names of the body's tensors, except in the file of a body alone if `bare`; `heads` begin the
+    names of the tensors outside the body. `tops` are its classes with a head. `constant` matches tensors without
+    information (masks, positions counted from 0), `copies` maps each tensor that repeats another to that other.
+    `prepare` gives a model of ours an equal form that has a counterpart there; `generation` is what
+    generation_config.json says of the written model, if its class generates text.
     """
 
     model_type: str
@@ -120,6 +182,7 @@ class Architecture:
     bare: bool = True
     tops: tuple[HeadClass, ...] = ()
     copies: Callable[[Any], Mapping[str, str]] = field(default=lambda _config: {})
+    generation: Callable[[Any], dict[str, Any]] | None = None
     prepare: Callable[[Any, Tensors], tuple[Any, Tensors]] = field(default=lambda config, weights: (config, weights))
 
     @property
@@ -140,14 +203,27 @@ class Architecture:
 def tokens_and_spans(family: str) -> tuple[HeadClass, HeadClass]:
     """The heads that all of the BERT family have alike: one linear map of each token."""
     return (
-        HeadClass(f"{family}ForTokenClassification", "tag", tuple(linear("classifier", "output"))),
-        HeadClass(f"{family}ForQuestionAnswering", "answer", tuple(linear("qa_outputs", "output"))),
+        HeadClass(f"{family}ForTokenClassification", "tokens", tuple(linear("classifier", "output"))),
+        HeadClass(f"{family}ForQuestionAnswering", "span", tuple(linear("qa_outputs", "output"))),
     )
 
 
 def written_activation(name: str) -> str:
     """What they call an activation of ours."""
-    return next(theirs for theirs, ours in ACTIVATIONS.items() if ours == name)
+    for theirs, ours in ACTIVATIONS.items():
+        if ours == name:
+            return theirs
+    raise RegardError(
+        f"this model cannot be written for Hugging Face's library, which has no activation = {name!r} there; it has "
+        f"{', '.join(dict.fromkeys(ACTIVATIONS.values()))}"
+    )
+
+
+def said_and_not_said(special: Special) -> dict[str, Any]:
+    """The part of generation_config.json that is the same for every class: how answers end, and what they never say."""
+    never = sorted(special.silent - {special.eos})
+    ends = {"eos_token_id": special.eos, "pad_token_id": special.eos if special.pad is None else special.pad}
+    return {**ends, "suppress_tokens": never} if never else dict(ends)
 
 
 def refuse(config: BaseModel, target: str, **expected: Any) -> None:

@@ -11,6 +11,7 @@ from regard.interchange.huggingface.architecture import (
     Name,
     Settings,
     linear,
+    refuse,
     tokens_and_spans,
     written_activation,
 )
@@ -19,17 +20,19 @@ from regard.special import Special
 
 
 def read(settings: Settings, tensors: Collection[str], special: Special) -> BertConfig:
-    settings.require(position_embedding_type="absolute", is_decoder=False, tie_word_embeddings=True)
+    settings.require(position_embedding_type="absolute", is_decoder=False)
+    if has(tensors, "cls.predictions.") or has(tensors, "lm_head."):
+        settings.require(tie_word_embeddings=True)
     return BertConfig(
-        layers=settings.number("num_hidden_layers"),
+        layers=settings.layers("num_hidden_layers", tensors, "encoder.layer."),
         width=settings.number("hidden_size"),
-        heads=settings.number("num_attention_heads"),
+        heads=settings.heads("num_attention_heads", width="hidden_size"),
         hidden=settings.number("intermediate_size"),
-        dropout=settings.get("hidden_dropout_prob", 0.1),
+        dropout=settings.share("hidden_dropout_prob", 0.1),
         maximum=settings.number("max_position_embeddings"),
         segments=settings.number("type_vocab_size"),
         activation=settings.activation("hidden_act", "gelu"),
-        epsilon=settings.get("layer_norm_eps", 1e-12),
+        epsilon=settings.epsilon("layer_norm_eps", 1e-12),
         pooler=has(tensors, "pooler."),
         masked_words=has(tensors, "cls.predictions."),
         next_sentence=has(tensors, "cls.seq_relationship."),
@@ -55,6 +58,8 @@ def write(config: BertConfig) -> dict[str, Any]:
 
 def sizes(config: BertConfig) -> dict[str, Any]:
     """What BERT and RoBERTa call alike."""
+    if config.pooler:
+        refuse(config, "BERT or RoBERTa", pooler_activation="tanh")
     return {
         "num_hidden_layers": config.layers,
         "hidden_size": config.width,
@@ -128,7 +133,7 @@ BERT = Architecture(
     tops=(
         HeadClass(
             "BertForSequenceClassification",
-            "classify",
+            "text",
             tuple(linear("classifier", "output")),
             {"pooler": True, "pooler_activation": "tanh"},
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,21 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
-from regard import models
+from regard import durable, models
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import RegardError
-from regard.interchange.huggingface.architecture import Architecture, Settings
+from regard.interchange.files import cut, read_json, require_new, shown
+from regard.interchange.huggingface.architecture import Architecture, HeadClass, Settings
 from regard.interchange.huggingface.bert import BERT
 from regard.interchange.huggingface.distilbert import DISTILBERT
 from regard.interchange.huggingface.gpt2 import GPT2
 from regard.interchange.huggingface.heads import Head, body_for, head_settings, read_head, require_body_for
 from regard.interchange.huggingface.marian import MARIAN
+from regard.interchange.huggingface.others import refuse_other_formats, refuse_unsafe_weights
 from regard.interchange.huggingface.roberta import ROBERTA
-from regard.interchange.huggingface.tensors import WHOLE, plain_names, read_tensors, to_ours, to_theirs
-from regard.interchange.huggingface.tokenizer import read_tokenizers, special_ids, write_tokenizers
+from regard.interchange.huggingface.tensors import WHOLE, longest_axis, plain_names, read_tensors, to_ours, to_theirs
+from regard.interchange.huggingface.tokenizer import read_tokenizers, special_ids, tokenizer_files
+from regard.models.facts import ModelConfig
 from regard.models.heads import headed
 from regard.training.checkpoint import load_weights
 
@@ -33,10 +36,10 @@ ARCHITECTURES = {each.model_type: each for each in (GPT2, BERT, DISTILBERT, ROBE
 
 @dataclass(frozen=True)
 class Imported:
-    """A model that came from elsewhere: its config, its parameters by our names, its tokenizers if it had any, and the
-    head if one of our tasks stands on it."""
+    """A model that came from elsewhere: its config, its parameters by our names, its tokenizers if it had any, and its
+    head if it is a body with a head."""
 
-    config: BaseModel
+    config: ModelConfig
     weights: Mapping[str, Tensor]
     tokenizers: Tokenizers | None
     origin: Path
@@ -50,21 +53,30 @@ class Imported:
 
 
 def import_directory(directory: str | Path) -> Imported:
-    """Read a directory that `save_pretrained` has written. Nothing in it is executed."""
+    """Read a directory that `save_pretrained` has written. Nothing in it is executed.
+
+    Sizes are compared with the tensors before anything is built from them.
+    """
     directory = Path(directory)
-    settings = Settings(_read_json(directory / "config.json"), str(directory / "config.json"))
-    architecture = _architecture(settings)
-    tensors = plain_names(read_tensors(directory), architecture)
-    inner = read_tokenizers(directory, model_type=architecture.model_type)
-    special = special_ids(directory, settings, inner)
-    top = next((each for each in architecture.tops if each.name in settings.get("architectures", [])), None)
+    refuse_other_formats(directory)
+    settings = _read_settings(directory / "config.json")
+    architecture, names = _architecture(settings)
+    refuse_unsafe_weights(directory, names[0] if names else "AutoModel")
+    tensors = plain_names(read_tensors(directory), architecture, where=directory)
+    settings = replace(settings, largest=longest_axis(tensors))
+    sizes = [settings.number("vocab_size")] * 2  # of source and target
+    if architecture is MARIAN and not settings.flag("share_encoder_decoder_embeddings", True):
+        sizes[1] = settings.number("decoder_vocab_size", sizes[0])
+    inner = read_tokenizers(directory, model_type=architecture.model_type, sizes=sizes)
+    special = special_ids(directory, settings, inner, model_type=architecture.model_type, vocabulary=min(sizes))
+    top = next((each for each in architecture.tops if each.name in names), None)
     try:
         config: Any = architecture.read(settings, tensors.keys(), special)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         raise RegardError(
-            f"{settings.where} does not describe a {architecture.model_type}: {key}: {first['msg']}"
+            f"{settings.where} does not describe a {architecture.model_type}: {key}: {cut(first['msg'])}"
         ) from None
     head = None
     if top is not None:
@@ -83,30 +95,51 @@ def export_directory(
     weights: Mapping[str, Tensor],
     tokenizers: Tokenizers | None = None,
     head: Head | None = None,
+    more: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write what `from_pretrained` reads: config.json, model.safetensors and the tokenizer."""
-    directory = Path(directory)
+    """Write what `from_pretrained` reads: config.json, model.safetensors and the tokenizer; and `more` files by name.
+
+    The directory must not exist yet, or be empty. It appears under its name when all of its files are written.
+    """
+    out = require_new(Path(directory))
     config = _with_vocabulary(config, weights)
     architecture = architecture_of(config)
     config, weights = architecture.prepare(config, weights)
     top, settings = None, {}
     if head is not None:
-        top = next(each for each in architecture.tops if each.task == head.task)
+        top = _top(architecture, head)
         require_body_for(config, top)
         config, settings = body_for(config, top), head_settings(head, top)
-    body = config if top is None else config.model_copy(update={"pooler": False})  # which is there part of the head
+    body: Any = config if top is None else config.model_copy(update={"pooler": False})  # there it belongs to the head
     written = {**architecture.write(body), **settings, "model_type": architecture.model_type, "dtype": "float32"}
     tensors = to_theirs(weights, architecture, architecture.table(config, top))
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        safetensors.torch.save_file(tensors, directory / WHOLE, metadata={"format": "pt"})
-        (directory / "config.json").write_text(json.dumps(written, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise RegardError(f"{directory} cannot be written: {error.strerror}; choose another directory") from None
+    files = {WHOLE: safetensors.torch.save(tensors, metadata={"format": "pt"}), "config.json": _json(written)}
+    if architecture.generation is not None:
+        files["generation_config.json"] = _json(architecture.generation(config))
     if tokenizers is not None:
-        write_tokenizers(
-            directory, tokenizers, model_type=architecture.model_type, maximum=getattr(config, "maximum", None)
+        positions = body.maximum - getattr(body, "offset", 0)
+        files |= tokenizer_files(
+            tokenizers,
+            model_type=architecture.model_type,
+            segments=getattr(body, "segments", 0),
+            longest=positions,
         )
+    durable.write_directory(out, {**files, **(more or {})})
+
+
+def _json(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, indent=2, sort_keys=True) + "\n").encode()
+
+
+def _top(architecture: Architecture, head: Head) -> HeadClass:
+    """Their class for a head of ours."""
+    for top in architecture.tops:
+        if top.shape == head.shape:
+            return top
+    raise RegardError(
+        f"a head on kind = {architecture.kind!r} cannot be written as {architecture.model_type}: "
+        "regard writes heads on kind = 'bert' only"
+    )
 
 
 def _module(config: Any, head: Head | None) -> nn.Module:
@@ -137,28 +170,27 @@ def _with_vocabulary(config: BaseModel, weights: Mapping[str, Tensor]) -> BaseMo
     return config.model_copy(update=dict(zip(keys, sizes, strict=False)))
 
 
-def _architecture(settings: Settings) -> Architecture:
-    """The architecture that a config.json names."""
+def _architecture(settings: Settings) -> tuple[Architecture, list[str]]:
+    """The architecture that a config.json names, and its classes; the model_type alone names a body."""
     model_type, names = settings.get("model_type"), settings.get("architectures", [])
+    if not isinstance(model_type, str):
+        raise settings.wrong("model_type", f"must be one of {', '.join(ARCHITECTURES)}")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise settings.wrong("architectures", "must be a list of the names of classes")
     architecture = ARCHITECTURES.get(model_type)
     if architecture is None or any(name not in architecture.classes for name in names):
         known = ", ".join(name for each in ARCHITECTURES.values() for name in each.classes)
-        found = ", ".join(map(str, names)) or f"model_type {model_type!r}"
+        found = cut(", ".join(names)) or f"model_type {shown(model_type)}"
         raise RegardError(
             f"{settings.where} is of an architecture that regard does not know: {found}; it knows {known}"
         )
-    return architecture
+    return architecture, names
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_settings(path: Path) -> Settings:
     try:
-        found = json.loads(path.read_bytes())
+        return Settings(read_json(path), str(path))
     except FileNotFoundError:
         raise RegardError(
             f"{path.parent} has no {path.name}; name a directory that save_pretrained has written"
         ) from None
-    except (OSError, ValueError) as error:
-        raise RegardError(f"{path} is damaged ({error}); copy or download it again") from None
-    if not isinstance(found, dict):
-        raise RegardError(f"{path} is not an object of settings; copy or download it again")
-    return found

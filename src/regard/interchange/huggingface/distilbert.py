@@ -23,19 +23,22 @@ EPSILON = 1e-12  # not a setting there
 
 
 def read(settings: Settings, tensors: Collection[str], special: Special) -> BertConfig:
-    settings.require(tie_word_embeddings=True)  # sinusoidal positions are stored as a table like any other
+    masked_words = has(tensors, "vocab_")
+    if masked_words:
+        settings.require(tie_word_embeddings=True)
+    # sinusoidal positions are stored as a table, as learned ones are
     return BertConfig(
-        layers=settings.number("n_layers"),
+        layers=settings.layers("n_layers", tensors, "transformer.layer."),
         width=settings.number("dim"),
-        heads=settings.number("n_heads"),
+        heads=settings.heads("n_heads", width="dim"),
         hidden=settings.number("hidden_dim"),
-        dropout=settings.get("dropout", 0.1),
+        dropout=settings.share("dropout", 0.1),
         maximum=settings.number("max_position_embeddings"),
         segments=0,
         activation=settings.activation("activation", "gelu"),
         epsilon=EPSILON,
         pooler=False,
-        masked_words=has(tensors, "vocab_"),
+        masked_words=masked_words,
         next_sentence=False,
         special=special,
         vocabulary=settings.number("vocab_size"),
@@ -104,7 +107,7 @@ DISTILBERT = Architecture(
     tops=(
         HeadClass(
             "DistilBertForSequenceClassification",
-            "classify",
+            "text",
             (*linear("pre_classifier", "encoder.pooler"), *linear("classifier", "output")),
             {"pooler": True, "pooler_activation": "relu"},
         ),

@@ -11,24 +11,27 @@ from regard.interchange.huggingface.architecture import (
     Settings,
     linear,
     refuse,
+    said_and_not_said,
     written_activation,
 )
 from regard.models.gpt import GPTConfig
 from regard.special import Special
 
 
-def read(settings: Settings, _tensors: Collection[str], special: Special) -> GPTConfig:
+def read(settings: Settings, tensors: Collection[str], special: Special) -> GPTConfig:
     settings.require(scale_attn_weights=True, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    hidden = None if settings.get("n_inner") is None else settings.number("n_inner")
+    headless = "GPT2LMHeadModel" not in settings.get("architectures", []) and "lm_head.weight" not in tensors
     return GPTConfig(
-        layers=settings.number("n_layer"),
+        layers=settings.layers("n_layer", tensors, "h."),
         width=settings.number("n_embd"),
-        heads=settings.number("n_head"),
-        hidden=settings.get("n_inner"),
-        dropout=settings.get("resid_pdrop", 0.1),
+        heads=settings.heads("n_head", width="n_embd"),
+        hidden=hidden,
+        dropout=settings.share("resid_pdrop", 0.1),
         maximum=settings.number("n_positions"),
         activation=settings.activation("activation_function", "gelu_new"),
-        epsilon=settings.get("layer_norm_epsilon", 1e-5),
-        tied=settings.get("tie_word_embeddings", True),
+        epsilon=settings.epsilon("layer_norm_epsilon", 1e-5),
+        tied=headless or settings.flag("tie_word_embeddings", True),
         special=special,
         vocabulary=settings.number("vocab_size"),
     )
@@ -56,6 +59,10 @@ def write(config: GPTConfig) -> dict[str, Any]:
         "pad_token_id": config.special.pad,
         "vocab_size": config.vocabulary,
     }
+
+
+def generation(config: GPTConfig) -> dict[str, Any]:
+    return {**said_and_not_said(config.special), "bos_token_id": config.special.bos}
 
 
 def names(config: GPTConfig) -> list[Name]:
@@ -94,4 +101,5 @@ GPT2 = Architecture(
     constant=r"h\.\d+\.attn\.(bias|masked_bias)",
     bare=False,
     copies=copies,
+    generation=generation,
 )

@@ -1,12 +1,12 @@
-"""Heads on a body: which task of ours one of their classes does, and the labels it tells apart."""
+"""Heads on a body: what one of their classes gives logits for, and the labels it tells apart."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from regard.errors import RegardError
-from regard.interchange.huggingface.architecture import HeadClass, Settings, refuse
+from regard.interchange.huggingface.architecture import HeadClass, Settings, Shape, refuse
 
 ENDS = ("start", "end")
 CHOICE = "single_label_classification"  # one label of several
@@ -14,35 +14,37 @@ CHOICE = "single_label_classification"  # one label of several
 
 @dataclass(frozen=True)
 class Head:
-    """One of our tasks, and its labels in the order of the head's rows."""
+    """What a head gives logits for, and its labels in the order of its rows."""
 
-    task: Literal["classify", "tag", "answer"]
+    shape: Shape
     labels: tuple[str, ...]
 
     @property
     def pooled(self) -> bool:
-        """Whether it is asked of the whole text, and not of each token."""
-        return self.task == "classify"
+        """Whether the logits are of the whole text, and not of each token."""
+        return self.shape == "text"
 
 
 def read_head(settings: Settings, top: HeadClass) -> Head:
     """The head that a config.json describes."""
-    if top.task == "answer":
-        return Head(top.task, ENDS)
+    if top.shape == "span":
+        return Head(top.shape, ENDS)
     if settings.get("problem_type", CHOICE) != CHOICE:
         settings.require(problem_type=CHOICE)
     found = settings.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})
-    labels = tuple(str(found.get(str(number))) for number in range(len(found))) if isinstance(found, dict) else ()
+    if not isinstance(found, dict) or not all(isinstance(label, str | int) for label in found.values()):
+        raise settings.wrong("id2label", "must give a text for each of 0, 1, 2, …")
+    labels = tuple(str(found.get(str(number))) for number in range(len(found)))
     if len(set(labels)) < len(labels) or any(str(number) not in found for number in range(len(labels))):
         raise RegardError(f"{settings.where}: id2label must have a label of its own for each of 0, 1, 2, …")
     if len(labels) < 2:
-        raise RegardError(f"{settings.where}: id2label has not two labels, so there is nothing to choose among")
-    return Head(top.task, labels)
+        raise RegardError(f"{settings.where}: id2label has not two labels, so there is nothing to choose between")
+    return Head(top.shape, labels)
 
 
 def head_settings(head: Head, top: HeadClass) -> dict[str, Any]:
     """The opposite of `read_head`."""
-    if head.task == "answer":
+    if head.shape == "span":
         return {"architectures": [top.name]}
     numbers = {label: number for number, label in enumerate(head.labels)}
     labels = {str(number): label for label, number in numbers.items()}
@@ -50,12 +52,12 @@ def head_settings(head: Head, top: HeadClass) -> dict[str, Any]:
 
 
 def body_for(config: Any, top: HeadClass) -> Any:
-    """The body that their class has: with what the head depends on, and without heads of other kinds."""
+    """The body that their class has: with the parts that the head depends on, and without other heads."""
     return config.model_copy(update={"masked_words": False, "next_sentence": False, **top.body})
 
 
 def require_body_for(config: Any, top: HeadClass) -> None:
     """Refuse a body of ours that their class cannot have, and say why."""
-    pooling = {"pooling": "pooler"} if top.task == "classify" else {}
+    pooling = {"pooling": "pooler"} if top.shape == "text" else {}
     as_computed = config.model_copy(update={"pooling": config.pooling or "pooler"})
     refuse(as_computed, top.name, **pooling, **top.body)

@@ -16,6 +16,7 @@ from regard.interchange.huggingface.architecture import (
     Tensors,
     linear,
     refuse,
+    said_and_not_said,
     written_activation,
 )
 from regard.models.transformer import TransformerConfig
@@ -30,32 +31,32 @@ def read(settings: Settings, tensors: Collection[str], special: Special) -> Tran
     # what Marian can be trained to do and its checkpoints from elsewhere may state
     settings.require(normalize_before=False, normalize_embedding=False, add_final_layer_norm=False)
     settings.require(static_position_embeddings=True, extra_pos_embeddings=0)
-    shared = settings.get("share_encoder_decoder_embeddings", True)
-    tied = settings.get("tie_word_embeddings", True)
+    shared = settings.flag("share_encoder_decoder_embeddings", True)
+    tied = settings.flag("tie_word_embeddings", True)
     if shared and not tied:
         raise RegardError(
             f"{settings.where}: both sides share their embeddings but not with the output "
-            f"(tie_word_embeddings = False), which regard has no place for"
+            f"(tie_word_embeddings = False), which regard does not compute"
         )
     vocabulary = settings.number("vocab_size")
     return TransformerConfig(
-        encoder_layers=settings.number("encoder_layers"),
-        decoder_layers=settings.number("decoder_layers"),
+        encoder_layers=settings.layers("encoder_layers", tensors, "encoder.layers."),
+        decoder_layers=settings.layers("decoder_layers", tensors, "decoder.layers."),
         width=settings.number("d_model"),
-        heads=settings.number("encoder_attention_heads"),
-        decoder_heads=settings.number("decoder_attention_heads"),
+        heads=settings.heads("encoder_attention_heads", width="d_model"),
+        decoder_heads=settings.heads("decoder_attention_heads", width="d_model"),
         hidden=settings.number("encoder_ffn_dim"),
         decoder_hidden=settings.number("decoder_ffn_dim"),
-        dropout=settings.get("dropout", 0.1),
+        dropout=settings.share("dropout", 0.1),
         position="sinusoidal_halves",
-        maximum=settings.number("max_position_embeddings"),
+        maximum=settings.number("max_position_embeddings", stored=False),
         activation=settings.activation("activation_function", "gelu"),
         tied=tied,
-        scale=settings.get("scale_embedding", False),
+        scale=settings.flag("scale_embedding", False),
         output_bias="final_logits_bias" in tensors,
         special=special,
         vocabulary=vocabulary,
-        target_vocabulary=None if shared else settings.get("decoder_vocab_size", vocabulary),
+        target_vocabulary=None if shared else settings.number("decoder_vocab_size", vocabulary),
     )
 
 
@@ -88,6 +89,11 @@ def write(config: TransformerConfig) -> dict[str, Any]:
         "vocab_size": config.vocabulary,
         "decoder_vocab_size": config.target_vocabulary or config.vocabulary,
     }
+
+
+def generation(config: TransformerConfig) -> dict[str, Any]:
+    ends = {"decoder_start_token_id": config.special.bos, "forced_eos_token_id": config.special.eos}
+    return {**said_and_not_said(config.special), **ends, "max_length": config.maximum}
 
 
 def sines_first(config: TransformerConfig, weights: Tensors) -> tuple[TransformerConfig, Tensors]:
@@ -164,4 +170,5 @@ MARIAN = Architecture(
     bare=False,
     copies=copies,
     prepare=sines_first,
+    generation=generation,
 )

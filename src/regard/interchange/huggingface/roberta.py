@@ -25,6 +25,9 @@ def read(settings: Settings, tensors: Collection[str], special: Special) -> Bert
     masked_words = bert.has(tensors, "lm_head.")
     if special.pad is None:
         raise RegardError(f"{settings.where}: pad_token_id is missing, and RoBERTa counts positions from it")
+    if special.pad + 1 >= config.maximum:
+        reason = f"positions are counted from it, of which there are {config.maximum} (max_position_embeddings)"
+        raise settings.wrong("pad_token_id", reason)
     if masked_words and config.activation != "gelu":
         settings.require(hidden_act="gelu")  # its lm_head has no other
     return config.model_copy(update={"offset": special.pad + 1, "masked_words": masked_words, "next_sentence": False})
@@ -32,6 +35,8 @@ def read(settings: Settings, tensors: Collection[str], special: Special) -> Bert
 
 def write(config: BertConfig) -> dict[str, Any]:
     refuse(config, "RoBERTa", next_sentence=False, offset=(config.special.pad or 0) + 1)
+    if not config.segments:
+        refuse(config, "RoBERTa", segments=1)
     if config.masked_words:
         refuse(config, "RoBERTa", activation="gelu")
     name = "RobertaForMaskedLM" if config.masked_words else "RobertaModel"
@@ -68,7 +73,7 @@ ROBERTA = Architecture(
     tops=(
         HeadClass(
             "RobertaForSequenceClassification",
-            "classify",
+            "text",
             (*linear("classifier.dense", "encoder.pooler"), *linear("classifier.out_proj", "output")),
             {"pooler": True, "pooler_activation": "tanh"},
         ),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import struct
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from regard.data.vocabularies import NEVER, SPACE
 from regard.errors import RegardError
+from regard.interchange.files import VOCABULARY, cut, read_bytes, shown
 
 UNIGRAM = 1
 IN_TEXT = (1, 4)  # types of pieces that a text is cut into
@@ -43,7 +45,7 @@ class Model:
 def read_model(path: Path) -> Model:
     """A unigram model from its .spm file."""
     try:
-        fields = list(_fields(path.read_bytes()))
+        fields = list(_fields(read_bytes(path, most=VOCABULARY)))
         kinds = [value for number, part in fields if number == 2 for key, value in _fields(_bytes(part)) if key == 3]
         normaliser = dict(field for number, part in fields if number == 3 for field in _fields(_bytes(part)))
         pieces = [dict(_fields(_bytes(part))) for number, part in fields if number == 1]
@@ -52,13 +54,20 @@ def read_model(path: Path) -> Model:
             for piece in pieces
             if piece.get(3, 1) in IN_TEXT
         }
-    except (ValueError, KeyError, IndexError, struct.error, OSError) as error:
-        raise RegardError(f"{path} is not a SentencePiece model ({error}); copy or download it again") from None
+    except FileNotFoundError:
+        raise RegardError(f"{path.parent} has no {path.name}, which Marian needs; copy or download it again") from None
+    except RegardError:
+        raise
+    except (ValueError, KeyError, IndexError, struct.error) as error:
+        raise RegardError(f"{path} is not a SentencePiece model ({cut(error)}); copy or download it again") from None
     if kinds and kinds[0] != UNIGRAM:
         raise RegardError(
-            f"{path} is a SentencePiece model of kind {kinds[0]!r}; regard reads unigram models (kind 1) only"
+            f"{path} is a SentencePiece model of kind {shown(kinds[0])}; regard reads unigram models (kind 1) only"
         )
-    return Model(scores, _bytes(normaliser.get(2, b"")), bool(normaliser.get(4, 1)))
+    rules = normaliser.get(2, b"")
+    if not isinstance(rules, bytes) or not all(map(math.isfinite, scores.values())):
+        raise RegardError(f"{path} has scores or rules that no SentencePiece model has; copy or download it again")
+    return Model(scores, rules, bool(normaliser.get(4, 1)))
 
 
 def tokenizer(model: Model, vocabulary: Mapping[str, int], *, where: Path) -> tokenizers.Tokenizer:
@@ -66,6 +75,7 @@ def tokenizer(model: Model, vocabulary: Mapping[str, int], *, where: Path) -> to
 
     Of those a single character is taken where the model knows no piece, as Marian does, and a longer one hardly ever.
     """
+    require_ids(vocabulary, where=where)
     names = sorted(vocabulary, key=lambda name: vocabulary[name])
     if [vocabulary[name] for name in names] != list(range(len(names))) or "<unk>" not in vocabulary:
         raise RegardError(f"{where} must number its entries 0, 1, 2, … and have <unk>; copy or download it again")
@@ -82,19 +92,32 @@ def tokenizer(model: Model, vocabulary: Mapping[str, int], *, where: Path) -> to
     return made
 
 
+def require_ids(vocabulary: Mapping[str, object], *, where: Path) -> None:
+    """Refuse a vocabulary whose ids are not whole numbers from 0 on."""
+    for name, number in vocabulary.items():
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 31:
+            raise RegardError(
+                f"{where}: the id of {shown(name)} is {shown(number)} and must be a whole number from 0 on; "
+                "copy or download it again"
+            )
+
+
 def model_of(made: tokenizers.Tokenizer) -> Model | None:
     """The opposite of `tokenizer`; None for tokenizers of any other kind."""
     found = json.loads(made.to_str())
     if found["model"]["type"] != "Unigram" or (found["pre_tokenizer"] or {}).get("type") != "Metaspace":
         return None
+    normalizer = found["normalizer"] or {"type": "Sequence", "normalizers": []}
+    steps = {step["type"]: step for step in normalizer.get("normalizers", [])}
+    if normalizer["type"] != "Sequence" or not steps.keys() <= {"Precompiled", "Strip", "Replace"}:
+        return None
     scores = {name: score for name, score in found["model"]["vocab"] if score > NEVER}
-    steps = {step["type"]: step for step in (found["normalizer"] or {}).get("normalizers", [])}
     rules = base64.b64decode(steps.get("Precompiled", {}).get("precompiled_charsmap", ""))
     return Model(scores, rules, "Strip" in steps)
 
 
-def write_model(path: Path, model: Model) -> None:
-    """The opposite of `read_model`; the pieces every model has come first."""
+def model_bytes(model: Model) -> bytes:
+    """The opposite of `read_model`: the content of the .spm file. The pieces that every model has come first."""
     kept = {**dict.fromkeys(OUTSIDE, 0.0), **model.scores}
     pieces = [
         _field(1, _field(1, name.encode()) + _field(2, struct.pack("<f", score), fixed=True) + _field(3, kind))
@@ -102,7 +125,7 @@ def write_model(path: Path, model: Model) -> None:
         for kind in [OUTSIDE.get(name, IN_TEXT[0])]
     ]
     normaliser = (_field(2, model.rules) if model.rules else b"") + _field(4, int(model.trimmed))
-    path.write_bytes(b"".join(pieces) + _field(2, _field(3, UNIGRAM)) + _field(3, normaliser))
+    return b"".join(pieces) + _field(2, _field(3, UNIGRAM)) + _field(3, normaliser)
 
 
 def _field(number: int, value: Field, *, fixed: bool = False) -> bytes:
@@ -142,11 +165,11 @@ def _fields(message: bytes) -> Iterator[tuple[int, Field]]:
 
 
 def _whole_number(message: bytes, at: int) -> tuple[int, int]:
-    """Seven bits a byte, the lowest first; a byte above 127 is followed by another."""
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
+    """Seven bits a byte, the lowest first; a byte above 127 is followed by another, ten in all at most."""
+    value = 0
+    for place in range(10):
+        byte = message[at + place]
+        value |= (byte & 127) << 7 * place
         if byte < 128:
-            return value, at
+            return value, at + place + 1
+    raise ValueError("a number has more than ten bytes")

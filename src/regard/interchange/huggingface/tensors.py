@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,55 +13,59 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from regard.errors import RegardError, listed
+from regard.interchange.files import cut, read_json
 from regard.interchange.huggingface.architecture import Architecture, Name, Tensors
 from regard.training.checkpoint import weights_of
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # as the first BERTs were saved
 
 
 def read_tensors(directory: Path) -> dict[str, Tensor]:
     """Every tensor of a directory, from one file or from the parts that an index names."""
-    if (directory / WHOLE).is_file():
-        files = [WHOLE]
-    elif (directory / INDEX).is_file():
+    if (directory / INDEX).exists() and not (directory / WHOLE).exists():
         files = sorted(set(_read_index(directory / INDEX).values()))
     else:
-        unsafe = sorted(path.name for path in directory.glob("*.bin"))
-        if unsafe:
-            raise RegardError(
-                f"{directory} has its weights in {unsafe[0]}, which can run code when it is read, and regard never "
-                f"reads such files; convert it once where you trust it, with transformers: "
-                f"AutoModel.from_pretrained(DIR).save_pretrained(NEW_DIR)"
-            )
-        raise RegardError(f"{directory} has no {WHOLE}; name a directory that save_pretrained has written")
+        files = [WHOLE]
     tensors: dict[str, Tensor] = {}
     for name in files:
+        path = directory / name
+        if not path.is_file():
+            raise RegardError(f"{directory} has no {cut(name)}; name a directory that save_pretrained has written")
         try:
-            tensors.update(safetensors.torch.load_file(directory / name))
-        except (OSError, SafetensorError) as error:
-            raise RegardError(f"{directory / name} is damaged ({error}); copy or download it again") from None
+            tensors.update(safetensors.torch.load_file(path))
+        except (OSError, SafetensorError, TypeError, ValueError, RuntimeError) as error:  # of shapes that torch refuses
+            raise RegardError(f"{path} is damaged ({cut(error)}); copy or download it again") from None
     return tensors
 
 
 def _read_index(path: Path) -> dict[str, str]:
-    try:
-        found: dict[str, str] = json.loads(path.read_bytes())["weight_map"]
-        inside = all(Path(name).name == name for name in found.values())
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        inside = False
-    if not inside:
+    found = read_json(path).get("weight_map")
+    inside = isinstance(found, dict) and all(
+        isinstance(name, str) and name not in ("", "..") and "\0" not in name and Path(name).name == name
+        for name in found.values()
+    )
+    if not isinstance(found, dict) or not found or not inside:
         raise RegardError(f"{path} does not say which files beside it hold the weights; copy or download it again")
     return found
 
 
-def plain_names(tensors: Tensors, architecture: Architecture) -> dict[str, Tensor]:
-    """The tensors by the names of the architecture's table: without prefix, without names that are out of use."""
-    plain = {}
+def longest_axis(tensors: Tensors) -> int:
+    """The longest axis of a tensor that is not empty; 0 if there is none."""
+    return max((max(tensor.shape, default=1) for tensor in tensors.values() if tensor.numel()), default=0)
+
+
+def plain_names(tensors: Tensors, architecture: Architecture, *, where: Path) -> dict[str, Tensor]:
+    """The tensors by the names of the architecture's table: without the prefix, and old names replaced."""
+    plain: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         for old, new in OLD.items():
             name = name.replace(old, new)
-        plain[name.removeprefix(architecture.prefix)] = tensor
+        name = name.removeprefix(architecture.prefix)
+        if name in plain:
+            raise RegardError(f"{where} has the tensor {cut(name)} twice, under two names; copy or download it again")
+        plain[name] = tensor
     return plain
 
 
@@ -71,7 +74,7 @@ def to_ours(
 ) -> dict[str, Tensor]:
     """Our parameters from their tensors (under plain names), as `table` and the shapes of `module` say.
 
-    What is missing, left over or misshapen is one error.
+    One error names everything that is missing, left over, misshapen or not made of finite floating-point numbers.
     """
     shapes = {name: tuple(tensor.shape) for name, tensor in weights_of(module).items()}
     left, ours, missing, wrong = dict(tensors), {}, [], []
@@ -81,14 +84,18 @@ def to_ours(
         if tensor is None:
             missing.append(name.theirs)
         elif tuple(tensor.shape) != expected:
-            wrong.append(f"{name.theirs} is {tuple(tensor.shape)} and must be {expected}")
+            wrong.append(f"{name.theirs} is {cut(tuple(tensor.shape))} and must be {expected}")
+        elif tensor.dtype not in FLOATS:
+            wrong.append(f"{name.theirs} has the type {tensor.dtype} and must be one of {', '.join(map(str, FLOATS))}")
+        elif not tensor.float().isfinite().all():
+            wrong.append(f"{name.theirs} has entries that are not finite numbers")
         else:
             ours.update(_split(name, tensor, shapes))
     for copy, of in architecture.copies(config).items():
         tensor = left.pop(copy, None)
-        if tensor is not None and of in tensors and not torch.equal(tensor, tensors[of]):
+        if tensor is not None and of in tensors and not _equal(tensor, tensors[of]):
             wrong.append(f"{copy} differs from {of}, and must be the same")
-    extra = [name for name in left if not re.fullmatch(architecture.constant, name)]
+    extra = [cut(name) for name in left if not re.fullmatch(architecture.constant, name)]
     problems = {"missing": missing, "not known here": extra, "not as expected": wrong}
     if any(problems.values()):
         said = "; ".join(f"{what}: {listed(names)}" for what, names in problems.items() if names)
@@ -105,6 +112,11 @@ def to_theirs(weights: Tensors, architecture: Architecture, table: Sequence[Name
         outer = "" if name.theirs.startswith(architecture.heads) else prefix
         found[outer + name.theirs] = _joined(name, [weights[own] for own in name.ours]).contiguous()
     return found
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same numbers, whatever their precision."""
+    return one.dtype in FLOATS and other.dtype in FLOATS and torch.equal(one.float(), other.float())
 
 
 def _their_shape(name: Name, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:

@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from regard.data.tokenizers import Tokenizers
+from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import RegardError
+from regard.interchange.files import VOCABULARY, optional_json, read_text, shown
 from regard.interchange.huggingface.architecture import Settings
-from regard.interchange.huggingface.sentencepiece import model_of, read_model, tokenizer, write_model
+from regard.interchange.huggingface.sentencepiece import model_bytes, model_of, read_model, require_ids, tokenizer
+from regard.interchange.huggingface.tokenizer_file import explaining, read_file, require_usable
 from regard.special import Special
 
-# what a role is called in config.json, where that counts; in the tokenizer's settings; and usually in the vocabulary
+CONFIG, MAP = "tokenizer_config.json", "special_tokens_map.json"
+
+# the key of a role in config.json, if it has one; its key in tokenizer_config.json; and its usual token
 Role = tuple[str | None, str, str]
 WORDPIECE: dict[str, Role] = {
     "pad": ("pad_token_id", "pad_token", "[PAD]"),
@@ -49,65 +53,129 @@ ROLES: dict[str, dict[str, Role]] = {
 }
 
 
-def read_tokenizers(directory: Path, *, model_type: str) -> tuple[tokenizers.Tokenizer, ...]:
-    """One tokenizer, or those of source and target; none where the directory has no files of one."""
+def read_tokenizers(directory: Path, *, model_type: str, sizes: Sequence[int]) -> tuple[tokenizers.Tokenizer, ...]:
+    """One tokenizer, or those of source and target; none if the directory has no files of one.
+
+    sizes: how many rows the embedding tables of source and target have.
+    """
     whole = directory / "tokenizer.json"
-    if whole.is_file():
-        found: tuple[tokenizers.Tokenizer, ...] = (_from_file(whole),)
-    elif model_type == "marian" and (directory / "source.spm").is_file():
+    if whole.exists():
+        found: tuple[tokenizers.Tokenizer, ...] = (read_file(whole),)
+    elif model_type == "marian" and (directory / "source.spm").exists():
         found = _marian(directory)
-    elif (directory / "merges.txt").is_file():
+    elif (directory / "merges.txt").exists():
         found = (_byte_pairs(directory),)
-    elif (directory / "vocab.txt").is_file():
+    elif (directory / "vocab.txt").exists():
         found = (_word_pieces(directory),)
     else:
         return ()
-    for each in found:
-        each.no_truncation()  # texts are cut by whoever knows the model, and never silently
-        each.no_padding()
-        marked = [name for _, _, name in ROLES[model_type].values() if name and each.token_to_id(name) is not None]
-        each.add_special_tokens(marked)
+    for each, rows in zip(found, (min(sizes),) if len(found) == 1 else sizes, strict=True):
+        with explaining(f"{directory} has a tokenizer whose special tokens cannot be marked"):
+            marked = [name for _, _, name in ROLES[model_type].values() if name and each.token_to_id(name) is not None]
+            each.add_special_tokens(marked)
+        require_usable(each, where=directory, rows=rows)
     return found
 
 
-def special_ids(directory: Path, settings: Settings, found: Sequence[tokenizers.Tokenizer]) -> Special:
-    """The special ids: as config.json has them, or else the id of what the tokenizer calls so."""
-    named = {**_optional(directory / "special_tokens_map.json"), **_optional(directory / "tokenizer_config.json")}
+def special_ids(
+    directory: Path, settings: Settings, found: Sequence[tokenizers.Tokenizer], *, model_type: str, vocabulary: int
+) -> Special:
+    """The special ids: those in config.json, or else the ids of the tokens that the tokenizer's settings name."""
+    named = [(directory / name, optional_json(directory / name)) for name in (CONFIG, MAP)]
     ids: dict[str, int] = {}
-    for role, (setting, key, usual) in ROLES[settings.get("model_type")].items():
-        number = settings.get(setting) if setting else None
-        number = number[0] if isinstance(number, list) else number
+    for role, (setting, key, usual) in ROLES[model_type].items():
+        number = settings.token(setting, vocabulary) if setting else None
         if number is None and found:
-            name = named.get(key) or usual
-            number = found[0].token_to_id(name["content"] if isinstance(name, dict) else name)
+            stated = [_content(values[key], key, where=where) for where, values in named if values.get(key)]
+            number = found[0].token_to_id((*stated, usual)[0])
+            if number is None and role in ("bos", "eos"):
+                raise RegardError(
+                    f"{directory}: the tokenizer has no {shown((*stated, usual)[0])}, which {key} is; "
+                    f"add it to {CONFIG} or copy the tokenizer again"
+                )
         if number is not None:
             ids[role] = number
-    nothing = ids.get("pad", 0)  # without a tokenizer there are no texts to begin and to end
+    nothing = ids.get("pad", 0)  # a model without a tokenizer has no texts that begin and end
     return Special(**{"bos": nothing, "eos": nothing, **ids})
 
 
-def write_tokenizers(directory: Path, written: Tokenizers, *, model_type: str, maximum: int | None) -> None:
-    """tokenizer.json, or for Marian source.spm, target.spm and vocab.json; and tokenizer_config.json."""
-    first = written.source.inner
-    numbers = dict(written.special)
-    names = {
-        key: first.id_to_token(numbers[role])
-        for role, (_, key, _) in ROLES[model_type].items()
-        if numbers[role] is not None
+def _content(token: Any, key: str, *, where: Path) -> str:
+    """The text of a token in the tokenizer's settings: the value itself, or the `content` of an object."""
+    content = token.get("content") if isinstance(token, dict) else token
+    if not isinstance(content, str):
+        raise RegardError(
+            f"{where}: {key} is {shown(token)} and must be a token, as text or as an object with its content; "
+            "copy or download it again"
+        )
+    return content
+
+
+def tokenizer_files(written: Tokenizers, *, model_type: str, segments: int, longest: int | None) -> dict[str, bytes]:
+    """tokenizer.json, or for Marian source.spm, target.spm and vocab.json; and tokenizer_config.json.
+
+    segments: how many kinds of segment the model tells apart; longest: how many tokens it reads, if that has a limit.
+    """
+    first, numbers = written.source.inner, dict(written.special)
+    names: dict[str, str] = {}
+    if numbers["mask"] is None:  # a model that was trained here has its mask by name alone
+        numbers["mask"] = first.token_to_id(WORDPIECE["mask"][2])
+    for role, (_, key, _) in ROLES[model_type].items():
+        number = numbers[role]
+        name = None if number is None else first.id_to_token(number)
+        if name is not None:
+            names.setdefault(key, name)  # of Marian, the padding and not the first token
+    inputs = ["input_ids", "attention_mask"]
+    if model_type == "bert" or (model_type == "roberta" and segments > 1):
+        inputs.insert(1, "token_type_ids")
+    settings: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": inputs,
+        **names,
     }
-    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **names}
-    if maximum is not None:
-        settings["model_max_length"] = maximum
+    if longest is not None:
+        settings["model_max_length"] = longest
     if written.shared:
-        written.source.save(directory / "tokenizer.json")
+        files = {"tokenizer.json": _framed(written.source, model_type=model_type, segments=segments).encode()}
     else:
-        settings |= _write_sides(directory, written, model_type=model_type)
-    (directory / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        files, more = _sides(written, model_type=model_type)
+        settings |= more
+    return {**files, CONFIG: (json.dumps(settings, indent=2) + "\n").encode()}
 
 
-def _write_sides(directory: Path, written: Tokenizers, *, model_type: str) -> dict[str, Any]:
-    """The opposite of `_marian`: what Marian's own tokenizer reads, and its settings."""
+def _framed(side: Tokenizer, *, model_type: str, segments: int) -> str:
+    """tokenizer.json that adds the special tokens as regard does, unless it is told not to."""
+    made = tokenizers.Tokenizer.from_str(side.json)
+    bos, eos = (made.id_to_token(number) for number in (side.special.bos, side.special.eos))
+    single, pair = {
+        "gpt2": ("", ""),
+        "marian": (f"$A {eos}", f"$A $B {eos}"),
+        "bert": (f"{bos} $A {eos}", f"{bos} $A {eos} $B:1 {eos}:1"),
+        "roberta": (f"{bos} $A {eos}", f"{bos} $A {eos} {eos} $B {eos}"),
+    }[_frame(model_type, segments)]
+    if not single:
+        return side.json
+    special = [(bos, side.special.bos), (eos, side.special.eos)]
+    template: processors.PostProcessor = processors.TemplateProcessing(
+        single=single.split(), pair=pair.split(), special_tokens=special
+    )
+    if isinstance(made.pre_tokenizer, pre_tokenizers.ByteLevel):  # the space before a word is no part of its span
+        template = processors.Sequence([processors.ByteLevel(trim_offsets=True), template])
+    made.post_processor = template
+    return made.to_str(pretty=True)
+
+
+def _frame(model_type: str, segments: int) -> str:
+    """The family whose frame around texts a model has: `data.rows.framing` parts a pair by the number of segments."""
+    if model_type in ("gpt2", "marian"):
+        return model_type
+    return "roberta" if segments == 1 else "bert"
+
+
+def _sides(written: Tokenizers, *, model_type: str) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """The opposite of `_marian`: the files that Marian's own tokenizer reads, and its settings."""
     apart = written.source.vocabulary != written.target.vocabulary
+    files = {}
     for side, each, name in (
         ("source", written.source, "vocab.json"),
         ("target", written.target, "target_vocab.json"),
@@ -118,66 +186,62 @@ def _write_sides(directory: Path, written: Tokenizers, *, model_type: str) -> di
                 "two tokenizers that are no SentencePiece models cannot be written in this format; "
                 "train with tokenizer.shared = true"
             )
-        write_model(directory / f"{side}.spm", model)
+        files[f"{side}.spm"] = model_bytes(model)
         if side == "source" or apart:
-            (directory / name).write_text(json.dumps(each.vocabulary, ensure_ascii=False), encoding="utf-8")
-    return {"tokenizer_class": "MarianTokenizer", "separate_vocabs": apart}
-
-
-def _from_file(path: Path) -> tokenizers.Tokenizer:
-    try:
-        return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
-    except Exception as error:  # the library raises Exception itself
-        raise RegardError(f"{path} is not a tokenizer ({error}); copy or download it again") from None
+            files[name] = json.dumps(each.vocabulary, ensure_ascii=False).encode()
+    return files, {"tokenizer_class": "MarianTokenizer", "separate_vocabs": apart}
 
 
 def _byte_pairs(directory: Path) -> tokenizers.Tokenizer:
-    """GPT-2's and RoBERTa's, from vocab.json and merges.txt."""
-    try:
-        made = tokenizers.Tokenizer(models.BPE.from_file(str(directory / "vocab.json"), str(directory / "merges.txt")))
-    except Exception as error:  # the library raises Exception itself
-        raise RegardError(f"{directory}: vocab.json and merges.txt are no vocabulary ({error})") from None
+    """The tokenizer of GPT-2 and RoBERTa, from vocab.json and merges.txt."""
+    vocabulary = optional_json(directory / "vocab.json", most=VOCABULARY)
+    require_ids(vocabulary, where=directory / "vocab.json")
+    lines = _lines(directory / "merges.txt")
+    parts = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    wrong = next((part for part in parts if len(part) != 2), None)
+    if wrong is not None:
+        raise RegardError(f"{directory / 'merges.txt'}: a line must have two pieces and not {shown(' '.join(wrong))}")
+    with explaining(f"{directory}: vocab.json and merges.txt are no vocabulary"):
+        made = tokenizers.Tokenizer(models.BPE(vocabulary, [(left, right) for left, right in parts]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     return made
 
 
 def _word_pieces(directory: Path) -> tokenizers.Tokenizer:
-    """BERT's, from vocab.txt."""
-    settings = _optional(directory / "tokenizer_config.json")
-    lines = (directory / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    unknown = settings.get("unk_token") or "[UNK]"
+    """The tokenizer of BERT, from vocab.txt."""
+    settings = Settings(optional_json(directory / CONFIG), str(directory / CONFIG))
+    lines = _lines(directory / "vocab.txt")
+    unknown = _content(settings.get("unk_token", "[UNK]"), "unk_token", where=directory / CONFIG)
     if unknown not in lines:
-        raise RegardError(f"{directory / 'vocab.txt'} has no {unknown}; copy or download it again")
-    made = tokenizers.Tokenizer(models.WordPiece({line: at for at, line in enumerate(lines)}, unk_token=unknown))
+        raise RegardError(f"{directory / 'vocab.txt'} has no {shown(unknown)}; copy or download it again")
+    stripped = None if settings.get("strip_accents") is None else settings.flag("strip_accents", False)
+    with explaining(f"{directory / 'vocab.txt'} is no vocabulary"):
+        made = tokenizers.Tokenizer(models.WordPiece({line: at for at, line in enumerate(lines)}, unk_token=unknown))
     made.normalizer = normalizers.BertNormalizer(
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
-        strip_accents=settings.get("strip_accents"),
-        lowercase=settings.get("do_lower_case", True),
+        handle_chinese_chars=settings.flag("tokenize_chinese_chars", True),
+        strip_accents=stripped,
+        lowercase=settings.flag("do_lower_case", True),
     )
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.decoder = decoders.WordPiece()
     return made
 
 
+def _lines(path: Path) -> list[str]:
+    """The lines of a text; unlike `splitlines`, only line feeds end one."""
+    lines = read_text(path).replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
 def _marian(directory: Path) -> tuple[tokenizers.Tokenizer, ...]:
-    """One for each side: source.spm and target.spm cut the text, vocab.json numbers the pieces of both."""
+    """One tokenizer for each side: source.spm and target.spm cut the text, vocab.json numbers the pieces of both."""
     sides = []
     for side, own in (("source", "vocab.json"), ("target", "target_vocab.json")):
-        where = directory / own if (directory / own).is_file() else directory / "vocab.json"
-        vocabulary = _optional(where)
+        where = directory / own if (directory / own).exists() else directory / "vocab.json"
+        vocabulary: Mapping[str, Any] = optional_json(where, most=VOCABULARY)
         if not vocabulary:
             raise RegardError(f"{directory} has {side}.spm but no vocab.json, which numbers its pieces")
-        sides.append(tokenizer(read_model(directory / f"{side}.spm"), vocabulary, where=where))
+        with explaining(f"{directory / f'{side}.spm'} is not a SentencePiece model"):
+            sides.append(tokenizer(read_model(directory / f"{side}.spm"), vocabulary, where=where))
     return tuple(sides)
-
-
-def _optional(path: Path) -> Mapping[str, Any]:
-    """An object from a file that need not be there."""
-    try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise RegardError(f"{path} is damaged ({error}); copy or download it again") from None
-    return found if isinstance(found, dict) else {}

@@ -33,8 +33,8 @@ class Alignment {
   /** @param {import("./store.js").State} state */
   async update(state) {
     const what = chosen(this.record.groups, state);
-    const { map, head } = what;
-    const asked = `${map.name} ${head}`;
+    const { group, map, head } = what;
+    const asked = `${map.id} ${head}`;
     if (asked !== this.asked) {
       this.asked = asked;
       this.explored = null;
@@ -42,11 +42,15 @@ class Alignment {
       if (asked !== this.asked) return;
       this.explored = {
         matrix,
-        rows: map.rows,
+        rows: map.labels,
         columns: map.columns,
         caption: caption(what),
-        standing: (row) => map.standing(row),
+        kind: group.kind,
+        who: (row) => map.who(row),
         note: map.notes,
+        part: map.whole !== map,
+        rowRange: map.rowRange,
+        columnRange: map.columnRange,
       };
     }
     if (this.explored) this.explorer.show(this.explored, state);

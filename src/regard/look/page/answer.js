@@ -20,6 +20,7 @@ export function answerCard(record, choose) {
     "section",
     { class: "answer", "aria-label": "answer" },
     about && element("p", { class: "model" }, about),
+    ...(record.raw.notes ?? []).map((note) => element("p", { class: "told", role: "note" }, visible(note, 1000))),
   );
   if (source) card.append(element("p", { class: "source", dir: "auto" }, visible(source, 2000)));
   if (count === 0) {

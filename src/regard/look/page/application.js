@@ -8,6 +8,7 @@ import { keysHelp } from "./keys.js";
 import { liveForm } from "./live.js";
 import { theme } from "./palette.js";
 import { Record } from "./record.js";
+import { Scales } from "./scales.js";
 import { visible } from "./tokens.js";
 import { VIEWS } from "./views.js";
 
@@ -50,7 +51,7 @@ export class Application {
         {},
         element("span", { class: "brand" }, "regard"),
         this.title,
-        live && liveForm((records) => this.show(records), "pairs" in document.documentElement.dataset),
+        live && liveForm((records) => this.show(records), "pairs" in document.documentElement.dataset, store),
         button,
         this.themeButton,
       ),
@@ -119,7 +120,8 @@ export class Application {
     this.shown = [];
     this.dress();
     const view = this.view();
-    const page = { store: this.store, announce: (/** @type {string} */ text) => this.announce(text) };
+    const announce = (/** @type {string} */ text) => this.announce(text);
+    const page = { store: this.store, announce, scales: new Scales() };
     this.tabs.replaceChildren(
       ...this.available().map((each) =>
         element(
@@ -137,7 +139,7 @@ export class Application {
         ),
       ),
     );
-    this.about.textContent = view?.about ?? "";
+    this.about.textContent = view?.aboutFor?.(this.records) ?? view?.about ?? "";
     this.panes.replaceChildren();
     this.panes.setAttribute("aria-label", view ? this.label(view) : "nothing");
     this.panes.dataset.view = view?.name ?? "";
@@ -167,7 +169,9 @@ export class Application {
     const { query } = this.store.state;
     this.records.forEach((record, at) => {
       const places = record.raw.answer?.places ?? [];
-      markToken(this.cards[at], (this.looksFrom(record) ?? "target") === "target" ? query : places.indexOf(query));
+      const from = this.looksFrom(record);
+      const row = query < 0 ? -1 : query + (from?.map.rowRange[0] ?? 0);
+      markToken(this.cards[at], !from || from.group.query === "target" ? row : places.indexOf(row));
     });
     for (const shown of this.shown) {
       shown.update(this.store.state).catch((error) => this.panes.prepend(complaint(error)));
@@ -175,13 +179,13 @@ export class Application {
   }
 
   /**
-   * The side whose items are the rows of what is shown.
+   * What is shown of a record; null where a view shows no map.
    *
    * @param {Record} record
    */
   looksFrom(record) {
     const groups = this.view()?.groups(record) ?? [];
-    return groups.length ? chosen(groups, this.store.state).group.query : null;
+    return groups.length ? chosen(groups, this.store.state) : null;
   }
 
   /**
@@ -192,17 +196,23 @@ export class Application {
    * @param {number} at
    */
   chooseToken(record, at) {
-    const from = this.looksFrom(record) ?? "target";
+    const shown = this.looksFrom(record);
+    const from = shown?.group.query ?? "target";
     const fitting =
       from === "target"
         ? null
         : this.view()
             ?.groups(record)
             .find(({ query }) => query === "target");
-    const row = from === "target" || fitting ? at : record.raw.answer?.places?.[at];
-    if (row === undefined) return;
+    const place = from === "target" || fitting ? at : record.raw.answer?.places?.[at];
+    if (place === undefined) return;
+    const [first, end] = shown?.map.rowRange ?? [0, Infinity];
+    const inside = fitting || (place >= first && place < end);
+    const whole = inside ? null : record.groups.find(({ maps }) => maps.some((each) => each === shown?.map.whole));
+    const row = fitting || whole ? place : place - first;
     const { query, map } = this.store.state;
-    this.store.set({ map: fitting?.id ?? map, query: query === row && !fitting ? -1 : row, key: -1 });
+    const change = fitting ?? whole;
+    this.store.set({ map: change?.id ?? map, query: query === row && !change ? -1 : row, key: -1 });
   }
 
   /**

@@ -6,8 +6,10 @@ import { visible } from "./tokens.js";
 
 const FONT = "12px system-ui, sans-serif";
 const LINE = 15; // the least distance at which one line of text clears the next
-const SLANT = Math.PI / 4;
-const LONGEST = 18;
+const SLANTED = Math.PI / 4;
+const STANDING = Math.PI / 2; // where there is little width: names then need none beside the cells
+const NARROW = 480;
+const LONGEST = 22;
 const PADDING = 8;
 
 export class Axes {
@@ -28,6 +30,7 @@ export class Axes {
     this.top = 0;
     this.right = 0;
     this.upright = false;
+    this.slant = SLANTED;
   }
 
   /**
@@ -45,9 +48,9 @@ export class Axes {
     viewport.resize(width - this.left - this.right, height - this.top - PADDING);
     this.upright = viewport.fitted().width >= this.widestColumn + PADDING;
     if (this.upright) return;
-    const lean = this.widestColumn * Math.sin(SLANT);
-    this.top = lean + 2 * PADDING + 6;
-    this.right = lean + PADDING;
+    this.slant = width < NARROW ? STANDING : SLANTED;
+    this.top = Math.min(this.widestColumn * Math.sin(this.slant), height * 0.35) + 2 * PADDING + 6;
+    this.right = this.widestColumn * Math.cos(this.slant) + PADDING;
     viewport.resize(width - this.left - this.right, height - this.top - PADDING);
   }
 
@@ -99,7 +102,7 @@ export class Axes {
         context.clip();
         context.fillStyle = paper;
         context.translate(middle, top);
-        if (!upright) context.rotate(-SLANT);
+        if (!upright) context.rotate(-this.slant);
         const half = context.measureText(this.columns[column]).width / 2;
         if (upright) context.fillRect(-half - 2, -LINE - PADDING, 2 * half + 4, LINE + PADDING - 2);
         else context.fillRect(2, -LINE / 2 - 1, 2 * half + PADDING, LINE + 2);
@@ -137,7 +140,7 @@ export class Axes {
     context.translate(middle, top - (upright ? PADDING : 4));
     context.textBaseline = upright ? "alphabetic" : "middle";
     context.textAlign = upright ? "center" : "left";
-    if (!upright) context.rotate(-SLANT);
+    if (!upright) context.rotate(-this.slant);
     context.fillText(this.columns[column], upright ? 0 : 4, 0);
     context.restore();
   }

@@ -1,7 +1,7 @@
 /** The cells of a heat map: painted once, a pixel each, into an image that is then stretched to any size. */
 
 import { element } from "./elements.js";
-import { css, isLight, Scale } from "./palette.js";
+import { css, isLight, NOT_A_NUMBER, Scale } from "./palette.js";
 
 const NUMBERS_FROM = { width: 36, height: 20 }; // cells of this size hold their numbers
 const GRID_FROM = 9;
@@ -19,8 +19,9 @@ export class Cells {
    * @param {import("./matrix.js").Matrix} matrix
    * @param {Scale} [scale] what it is without one: from nothing to the largest weight
    * @param {boolean} [byRow] a scale for each row: to its own largest weight
+   * @param {import("./palette.js").Colour} [blank] the colour of what is not a number
    */
-  paint(matrix, scale, byRow = false) {
+  paint(matrix, scale, byRow = false, blank = NOT_A_NUMBER) {
     this.matrix = matrix;
     this.scales =
       byRow && matrix.rows
@@ -28,18 +29,16 @@ export class Cells {
         : [scale ?? Scale.of(matrix.values)];
     this.image.width = Math.max(matrix.columns, 1);
     this.image.height = Math.max(matrix.rows, 1);
-    const pixels = new ImageData(this.image.width, this.image.height);
+    const image = new ImageData(this.image.width, this.image.height);
+    const pixels = new Uint32Array(image.data.buffer);
+    const nothing = packed(blank);
+    const ramps = new Map(this.scales.map(({ ramp }) => [ramp, Uint32Array.from(ramp, packed)]));
     for (let row = 0, at = 0; row < matrix.rows; row++) {
       const own = this.scaleAt(row);
-      for (let column = 0; column < matrix.columns; column++, at += 4) {
-        const colour = own.colour(matrix.values[at / 4]);
-        pixels.data[at] = colour[0];
-        pixels.data[at + 1] = colour[1];
-        pixels.data[at + 2] = colour[2];
-        pixels.data[at + 3] = 255;
-      }
+      const colours = /** @type {Uint32Array} */ (ramps.get(own.ramp));
+      for (const end = at + matrix.columns; at < end; at++) pixels[at] = colours[own.step(matrix.values[at])] ?? nothing;
     }
-    this.image.getContext("2d")?.putImageData(pixels, 0, 0);
+    this.image.getContext("2d")?.putImageData(image, 0, 0);
   }
 
   /** @param {number} row */
@@ -111,6 +110,15 @@ export class Cells {
 }
 
 /**
+ * A colour as one number, its bytes in the order of a picture's.
+ *
+ * @param {import("./palette.js").Colour} colour
+ */
+function packed([red, green, blue]) {
+  return new Uint32Array(Uint8Array.of(red, green, blue, 255).buffer)[0];
+}
+
+/**
  * The colours of a scale and what they stand for.
  *
  * @param {Scale} scale
@@ -129,6 +137,6 @@ export function legend(scale, write) {
     { class: "legend" },
     element("span", {}, write(scale.low)),
     bar,
-    element("span", {}, write(scale.high)),
+    element("span", {}, `${scale.over === null ? "" : "≥ "}${write(scale.high)}`),
   );
 }

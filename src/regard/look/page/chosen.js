@@ -11,11 +11,13 @@
 /**
  * @param {Group[]} groups those the view can show, at least one
  * @param {State} state
+ * @param {(map: AttentionMap) => boolean} [prefers] which layers to begin with, where the state asks for none
  * @returns {Chosen} the nearest there is to what the state asks for
  */
-export function chosen(groups, state) {
+export function chosen(groups, state, prefers = () => true) {
   const group = groups.find(({ id }) => id === state.map) ?? groups[0];
-  const last = group.maps.length - 1;
+  const preferred = group.maps.findLastIndex(prefers);
+  const last = state.layer < 0 && preferred >= 0 ? preferred : group.maps.length - 1;
   const layer = state.layer < 0 ? last : Math.min(state.layer, last);
   const map = group.maps[layer];
   const number = Number(state.head);

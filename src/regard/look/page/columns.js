@@ -7,8 +7,8 @@
  * @typedef {{paper: string, ink: string, soft: string, accent: string}} Inks
  */
 
-import { headColour } from "./palette.js";
-import { shiftOf, strand } from "./strands.js";
+import { headColour, headLine } from "./palette.js";
+import { shiftOf, strand, strandPoint } from "./strands.js";
 import { visible } from "./tokens.js";
 
 const FONT = "13px system-ui, sans-serif";
@@ -18,6 +18,7 @@ const CHIP = 20;
 const LONGEST = 22;
 const FAINTEST = 0.01;
 const WORTH_A_NUMBER = 0.05;
+const WORTH_A_NAME = 0.3; // lines of at least this strength say which head they are of
 
 /**
  * @param {CanvasRenderingContext2D} context
@@ -57,23 +58,27 @@ export function drawIsolated(context, token, heads, others, space, inks) {
     1e-12,
   );
   let drawn = 0;
+  /** @type {{x: number, y: number, number: number}[]} */
+  const named = [];
   others.forEach((name, other) => {
     const strengths = heads.map(({ weights }) => weights[other] / most);
     strengths.forEach((strength, at) => {
       if (!(strength >= FAINTEST)) return;
       drawn += 1;
+      const { number } = heads[at];
+      const [from, to] = forward ? [token.index, other] : [other, token.index];
+      const shift = shiftOf(at, heads.length, space.row);
       context.beginPath();
-      context.strokeStyle = headColour(heads[at].number, 0.15 + 0.85 * strength);
+      context.setLineDash(headLine(number).dashes);
+      context.strokeStyle = headColour(number, 0.15 + 0.85 * strength);
       context.lineWidth = 0.75 + 2.25 * strength;
-      strand(
-        context,
-        space,
-        forward ? token.index : other,
-        forward ? other : token.index,
-        shiftOf(at, heads.length, space.row),
-      );
+      strand(context, space, from, to, shift);
       context.stroke();
+      const along = 0.35 + (0.3 * (at + 0.5)) / heads.length;
+      if (heads.length > 1 && strength >= WORTH_A_NAME)
+        named.push({ number, ...strandPoint(space, from, to, shift, along) });
     });
+    context.setLineDash([]);
     const middle = space.y(other);
     if (middle < space.top - space.row || middle > space.bottom + space.row) return;
     context.font = FONT;
@@ -86,15 +91,39 @@ export function drawIsolated(context, token, heads, others, space, inks) {
       heads.map(({ number }) => number),
       strengths,
     );
-    const weight = strengths.reduce((largest, strength) => Math.max(largest, strength * most), 0);
-    if (weight < WORTH_A_NUMBER) return;
+    const strongest = strengths.reduce((best, strength, at) => (strength > strengths[best] ? at : best), 0);
+    const weight = strengths[strongest] * most;
+    if (!(weight >= WORTH_A_NUMBER)) return;
     context.font = SMALL;
     context.fillStyle = inks.soft;
     context.textBaseline = "middle";
     context.textAlign = forward ? "left" : "right";
-    context.fillText(weight.toFixed(2), forward ? space.right + width + GAP : space.left - width - GAP, middle);
+    const [value, { number }] = [weight.toFixed(2), heads[strongest]];
+    const room = (forward ? space.width - space.right : space.left) - width - GAP;
+    const whole = `${value} head ${number}`;
+    const label = heads.length === 1 ? value : context.measureText(whole).width <= room ? whole : `${value} h${number}`;
+    context.fillText(label, forward ? space.right + width + GAP : space.left - width - GAP, middle);
   });
+  for (const each of named) drawHead(context, each, inks.paper);
   return drawn;
+}
+
+/**
+ * The number of the head that a line is of, on the line.
+ *
+ * @param {CanvasRenderingContext2D} context
+ * @param {{x: number, y: number, number: number}} place
+ * @param {string} paper
+ */
+function drawHead(context, { x, y, number }, paper) {
+  context.font = `600 ${SMALL}`;
+  const half = context.measureText(String(number)).width / 2 + 2;
+  context.fillStyle = paper;
+  context.fillRect(x - half, y - 6, 2 * half, 12);
+  context.fillStyle = headColour(number);
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillText(String(number), x, y);
 }
 
 /**

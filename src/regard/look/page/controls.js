@@ -2,7 +2,7 @@
 
 import { chosen, single } from "./chosen.js";
 import { choice, element } from "./elements.js";
-import { headColour } from "./palette.js";
+import { headColour, headLine } from "./palette.js";
 
 /**
  * @typedef {import("./views.js").View} View
@@ -30,7 +30,7 @@ export class Controls {
       this.host.replaceChildren();
       return;
     }
-    const what = chosen(groups, state);
+    const what = chosen(groups, state, view.prefers);
     const structure = JSON.stringify([
       view.name,
       groups.map(({ id }) => id),
@@ -115,7 +115,10 @@ export class Controls {
           "data-value": value,
           "aria-label": whole.includes(value) ? `${value} heads` : `head ${value}`,
         });
-        if (view.head === "many" && value !== "all") button.style.setProperty("--head", headColour(Number(value)));
+        if (view.head === "many" && value !== "all") {
+          button.style.setProperty("--head", headColour(Number(value)));
+          button.style.setProperty("--head-line", headLine(Number(value)).name);
+        }
         return button;
       }),
     );
@@ -132,7 +135,7 @@ export class Controls {
   key(view, records, key) {
     const groups = offered(view, records);
     if (!groups.length || !["[", "]", ",", "."].includes(key)) return false;
-    const what = chosen(groups, this.store.state);
+    const what = chosen(groups, this.store.state, view.prefers);
     const by = key === "]" || key === "." ? 1 : -1;
     if (key === "[" || key === "]") {
       this.store.set({ layer: Math.min(Math.max(what.layer + by, 0), what.group.maps.length - 1) });

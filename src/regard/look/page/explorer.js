@@ -6,14 +6,19 @@
  * @property {string[]} rows
  * @property {string[]} columns
  * @property {string} caption
+ * @property {string} kind of map
  * @property {string} [note]
- * @property {(row: number) => string | null} [standing] what stood where a row looked from
+ * @property {(row: number) => string} who a row, in words
+ * @property {boolean} part whether it is a block of a map
+ * @property {import("./record.js").Range} rowRange which rows of the map these are
+ * @property {import("./record.js").Range} columnRange
  */
 
 import { legend } from "./cells.js";
 import { choice, element } from "./elements.js";
 import { HeatMap } from "./heat_map.js";
 import { largest, ranking, reading } from "./ranking.js";
+import { span } from "./scale_end.js";
 import { spoken } from "./table.js";
 import { visible, written } from "./tokens.js";
 
@@ -29,23 +34,27 @@ export class Explorer {
    */
   constructor(host, page, label) {
     const { store } = page;
+    this.page = page;
+    this.label = label;
     /** @type {Explored | null} */
     this.shown = null;
+    /** @type {import("./scale_end.js").Span | null} */
+    this.span = null;
     this.scale = "";
     /** @type {import("./palette.js").Scale | null} */
     this.explained = null;
     this.details = element("div", { class: "details" });
     this.legend = element("div");
+    this.ends = element("p", { class: "note", "data-note": "scale" });
     this.note = element("p", { class: "note", "data-note": "map" });
     this.byRow = choice("each row on its own scale", false, () =>
       store.set({ scale: store.state.scale === "row" ? "map" : "row" }),
     );
     this.table = element("div", { class: "hidden" });
     const picture = element("div", { class: "picture" });
-    const panel = element("aside", { class: "panel" }, this.details, this.legend, this.byRow, this.note);
+    const panel = element("aside", { class: "panel" }, this.details, this.legend, this.ends, this.byRow, this.note);
     host.append(element("div", { class: "split" }, picture, panel), this.table);
     this.heatMap = new HeatMap(picture, {
-      label: `${label}; arrow keys move from cell to cell`,
       point: () => this.describe(),
       choose: ({ row, column }) => {
         store.set({ query: row, key: column });
@@ -59,19 +68,49 @@ export class Explorer {
    * @param {import("./store.js").State} state
    */
   show(explored, state) {
-    const { matrix, rows, columns } = explored;
-    if (explored !== this.shown || state.scale !== this.scale) {
-      this.heatMap.show({ matrix, rows, columns, byRow: state.scale === "row" });
-    }
+    const { matrix, rows, columns, caption } = explored;
+    const before = this.shown;
+    const same = explored === before;
     this.shown = explored;
-    this.scale = state.scale;
+    if (!same) {
+      this.span = span(matrix, explored.kind);
+      this.heatMap.describe(`${this.label}, ${caption}`);
+    }
+    if (!same || state.scale !== this.scale) {
+      this.scale = state.scale;
+      this.page.scales.join(this, this.label, this.span ?? span(matrix, explored.kind), () => this.paint());
+    }
     this.heatMap.select(Math.min(state.query, matrix.rows - 1), Math.min(state.key, matrix.columns - 1));
     this.byRow.setAttribute("aria-pressed", String(state.scale === "row"));
     this.note.textContent = explored.note ?? "";
-    this.table.replaceChildren(
-      spoken(matrix, { rows, columns, caption: explored.caption, row: this.heatMap.selected.row }),
-    );
+    const { row, column } = this.heatMap.selected;
+    this.table.replaceChildren(spoken(matrix, { rows, columns, caption, row }));
     this.describe();
+    if (before && !same) this.page.announce(this.sentence(row, column) || caption);
+  }
+
+  paint() {
+    if (!this.shown) return;
+    const { matrix, rows, columns } = this.shown;
+    const byRow = this.scale === "row";
+    this.heatMap.show({ matrix, rows, columns, byRow, scale: this.page.scales.scale(this.label) });
+    this.ends.textContent = byRow ? "" : this.explainEnd();
+    this.describe();
+  }
+
+  /** Where the colours end, and why, if that is not at the largest weight. */
+  explainEnd() {
+    const { columns } = /** @type {Explored} */ (this.shown);
+    const { end, largest, count } = this.page.scales.joint(this.label);
+    const own = this.span;
+    const shared = count > 1 ? "One scale for all pictures. " : "";
+    if (!(end < largest) || !own) return shared;
+    const reasons = [
+      own.rows.length > 0 && "a row that sees one item alone",
+      own.columns.length > 0 && `the column ${own.columns.map((at) => `${visible(columns[at])} (${at})`).join(", ")}`,
+    ];
+    const why = reasons.filter(Boolean).join(" and ");
+    return `${shared}The colours end at ${written(end)}, so that the rest is seen beside ${why || "what is stronger"}; weights up to ${written(largest)} have the last colour.`;
   }
 
   /**
@@ -80,32 +119,25 @@ export class Explorer {
    */
   sentence(row, column) {
     if (!this.shown || row < 0 || column < 0) return "";
-    const { matrix, rows, columns, caption } = this.shown;
-    return `${visible(rows[row])} looks at ${visible(columns[column])}: ${written(matrix.at(row, column))}, ${caption}`;
+    const { matrix, columns, caption, who } = this.shown;
+    return `${who(row)} looks at ${visible(columns[column])}: ${written(matrix.at(row, column))}, ${caption}`;
   }
 
   /** Says what is pointed at, or else chosen. */
   describe() {
     if (!this.shown) return;
-    const { matrix, rows, columns, standing } = this.shown;
+    const { matrix, rows, columns, who, part, rowRange, columnRange } = this.shown;
     const { row, column } = this.heatMap.pointed ?? this.heatMap.selected;
     const parts = [];
     if (row >= 0 && column >= 0) parts.push(reading(rows[row], columns[column], matrix.at(row, column)));
     if (row >= 0) {
-      const before = standing?.(row) ?? null;
-      if (before !== null)
-        parts.push(
-          element("p", { class: "note" }, `looking from ${visible(before)}, about to say ${visible(rows[row])}`),
-        );
       const values = matrix.row(row);
       const total = values.reduce((sum, value) => sum + value, 0);
-      parts.push(
-        ranking(largest(values, columns), { title: `${visible(rows[row], 30)} looks at`, chosen: column, total }),
-      );
+      const about = { title: `${who(row)} looks at`, chosen: column, total, part, first: columnRange[0] };
+      parts.push(ranking(largest(values, columns), about));
     } else if (column >= 0) {
-      parts.push(
-        ranking(largest(matrix.column(column), rows), { title: `${visible(columns[column], 30)} is looked at by` }),
-      );
+      const title = `${visible(columns[column], 30)} is looked at by`;
+      parts.push(ranking(largest(matrix.column(column), rows), { title, first: rowRange[0] }));
     } else {
       parts.push(element("p", { class: "hint" }, HINT));
     }

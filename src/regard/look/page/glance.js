@@ -4,6 +4,8 @@ import { chosen } from "./chosen.js";
 import { choice, element } from "./elements.js";
 import { Cells } from "./cells.js";
 import { Matrix } from "./matrix.js";
+import { Scale } from "./palette.js";
+import { span } from "./scale_end.js";
 
 const LARGEST = 96; // cells along a side; longer maps are shown by the largest weight of each block
 
@@ -129,7 +131,9 @@ class Glance {
     this.waiting.delete(canvas);
     this.observer.unobserve(canvas);
     const cells = new Cells();
-    cells.paint(shrunk(await what.map.matrix(what.head)));
+    const matrix = await what.map.matrix(what.head);
+    const { smallest, end } = span(matrix, what.map.raw.kind);
+    cells.paint(shrunk(matrix), new Scale(smallest, end));
     canvas.width = cells.image.width;
     canvas.height = cells.image.height;
     canvas.getContext("2d")?.drawImage(cells.image, 0, 0);

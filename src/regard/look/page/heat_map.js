@@ -6,7 +6,8 @@
  * @typedef {{row: number, column: number}} Cell either may be -1: a whole row or a whole column
  * @typedef {import("./matrix.js").Matrix} Matrix
  * @typedef {import("./palette.js").Scale} Scale
- * @typedef {{matrix: Matrix, rows: string[], columns: string[], scale?: Scale, byRow?: boolean}} Content
+ * @typedef {{matrix: Matrix, rows: string[], columns: string[], scale?: Scale, byRow?: boolean,
+ *   blank?: import("./palette.js").Colour}} Content `blank` is the colour of what is not a number
  */
 
 import { Axes } from "./axes.js";
@@ -20,9 +21,9 @@ import { Viewport } from "./viewport.js";
 export class HeatMap {
   /**
    * @param {HTMLElement} host
-   * @param {{label: string, point?: (cell: Cell | null) => void, choose?: (cell: Cell) => void}} events
+   * @param {{point?: (cell: Cell | null) => void, choose?: (cell: Cell) => void}} events
    */
-  constructor(host, { label, point = () => {}, choose = () => {} }) {
+  constructor(host, { point = () => {}, choose = () => {} }) {
     this.events = { point, choose };
     /** @type {Content | null} */
     this.content = null;
@@ -39,7 +40,7 @@ export class HeatMap {
       tabindex: 0,
       role: "application",
       "aria-roledescription": "heat map",
-      "aria-label": label,
+      "aria-label": "heat map",
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event),
     });
     host.append(this.frame, this.buttons());
@@ -81,10 +82,11 @@ export class HeatMap {
 
   /** @param {Content} content */
   show(content) {
+    if (content.rows !== this.content?.rows || content.columns !== this.content.columns)
+      this.axes = new Axes(content.rows, content.columns);
     this.content = content;
-    this.axes = new Axes(content.rows, content.columns);
     this.viewport.hold(content.matrix.rows, content.matrix.columns);
-    this.cells.paint(content.matrix, content.scale, content.byRow);
+    this.cells.paint(content.matrix, content.scale, content.byRow, content.blank);
     this.frame.dataset.rows = String(content.matrix.rows);
     this.frame.dataset.columns = String(content.matrix.columns);
     this.surface.redraw();
@@ -95,9 +97,19 @@ export class HeatMap {
    * @param {number} column
    */
   select(row, column) {
+    if (row === this.selected.row && column === this.selected.column) return;
     this.selected = { row, column };
-    this.viewport.reveal(row, column);
-    this.surface.redraw();
+    if (this.viewport.reveal(row, column)) this.surface.redraw();
+    else this.surface.redrawOver();
+  }
+
+  /**
+   * What those who hear the page are told that this is.
+   *
+   * @param {string} label
+   */
+  describe(label) {
+    this.frame.setAttribute("aria-label", `${label}; arrow keys move from cell to cell`);
   }
 
   /** @param {Cell | null} cell */

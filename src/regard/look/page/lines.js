@@ -1,16 +1,18 @@
 /** Lines from each token to those it looks at, a colour for each head; pointing at a token leaves only its own. */
 
-import { chosen } from "./chosen.js";
+import { caption, chosen } from "./chosen.js";
 import { drawIsolated, drawNames } from "./columns.js";
 import { element } from "./elements.js";
 import { Matrix } from "./matrix.js";
-import { headColour, inks } from "./palette.js";
+import { headColour, headLine, inks } from "./palette.js";
 import { largest, ranking } from "./ranking.js";
 import { drawStrands, shiftOf, strands } from "./strands.js";
 import { Surface } from "./surface.js";
 import { visible, written } from "./tokens.js";
 
+const MOVES = "up and down move from token to token, left and right between the columns";
 const PADDING = 12;
+const NARROW = 480;
 const ROW = { least: 22, most: 36 };
 
 /**
@@ -58,8 +60,7 @@ class Lines {
         tabindex: 0,
         role: "application",
         "aria-roledescription": "lines between tokens",
-        "aria-label":
-          "what each token looks at; up and down move from token to token, left and right between the columns",
+        "aria-label": "what each token looks at",
         onscroll: () => this.surface.redraw(),
         onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event),
         onpointermove: (/** @type {PointerEvent} */ event) => this.point(this.tokenAt(event)),
@@ -80,13 +81,15 @@ class Lines {
   async update(state) {
     const what = chosen(this.record.groups, state);
     const { map, heads } = what;
-    const asked = `${map.name} ${heads}`;
+    const asked = `${map.id} ${heads}`;
     if (asked !== this.asked) {
       this.asked = asked;
       const matrices = await Promise.all(heads.map((head) => map.matrix(head)));
       if (asked !== this.asked) return;
       this.what = what;
       this.heads = matrices.map((matrix, at) => ({ number: heads[at], matrix, levels: strands(matrix) }));
+      const where = caption({ ...what, head: heads.length === 1 ? heads[0] : "mean" }).replace("mean of ", "several ");
+      this.scroller.setAttribute("aria-label", `what each token looks at, ${where}; ${MOVES}`);
       this.space.style.height = `${Math.max(map.queries, map.keys) * this.row + 2 * PADDING}px`;
     }
     this.selected = null;
@@ -104,7 +107,7 @@ class Lines {
 
   /** @param {number} width */
   edges(width) {
-    const gap = Math.min(Math.max(width * 0.42, 120), 440);
+    const gap = width < NARROW ? width * 0.3 : Math.min(Math.max(width * 0.42, 120), 440);
     return { left: (width - gap) / 2, right: (width + gap) / 2 };
   }
 
@@ -133,6 +136,7 @@ class Lines {
     return {
       top: 0,
       bottom: height,
+      width,
       ...this.edges(width),
       row,
       y: (place) => PADDING + (place + 0.5) * row - scrollTop,
@@ -217,11 +221,13 @@ class Lines {
   summary() {
     const { map } = /** @type {import("./chosen.js").Chosen} */ (this.what);
     const { column, index } = /** @type {Token} */ (this.isolated);
-    const [own, others] = column === "query" ? [map.rows, map.columns] : [map.columns, map.rows];
+    const forward = column === "query";
     const values = Matrix.mean(this.own().map(({ weights }) => new Matrix(weights, 1, weights.length))).values;
+    const of = this.heads.length > 1 ? `mean of ${this.heads.length} heads` : `head ${this.heads[0].number}`;
     return {
-      title: `${visible(own[index], 30)} ${column === "query" ? "looks at" : "is looked at by"}`,
-      entries: largest(values, others),
+      title: `${forward ? `${map.who(index)} looks at` : `${visible(map.columns[index], 30)} is looked at by`} (${of})`,
+      entries: largest(values, forward ? map.columns : map.labels),
+      first: (forward ? map.columnRange : map.rowRange)[0],
     };
   }
 
@@ -230,7 +236,7 @@ class Lines {
     const { title, entries } = this.summary();
     return `${title} ${entries
       .slice(0, 3)
-      .map(({ name, value }) => `${visible(name)} ${written(value)}`)
+      .map(({ name, value, index }) => `${visible(name)} (${index}) ${written(value)}`)
       .join(", ")}`;
   }
 
@@ -245,11 +251,12 @@ class Lines {
       );
       return;
     }
-    const { title, entries } = this.summary();
+    const { title, entries, first } = this.summary();
     const numbers = this.heads.map(({ number }) => number).join(", ");
+    const several = `Means of heads ${numbers}. In the picture, a number is the largest weight of any head, and names it.`;
     this.panel.replaceChildren(
-      ranking(entries, { title }),
-      element("p", { class: "note" }, this.heads.length > 1 ? `mean of heads ${numbers}` : `head ${numbers}`),
+      ranking(entries, { title, first }),
+      element("p", { class: "note" }, this.heads.length > 1 ? several : ""),
     );
   }
 
@@ -261,7 +268,10 @@ class Lines {
   draw(context, width, height) {
     const space = this.spaceOf(width, height);
     this.heads.forEach(({ number, levels }, at) =>
-      drawStrands(context, levels, space, headColour(number), shiftOf(at, this.heads.length, space.row)),
+      drawStrands(context, levels, space, shiftOf(at, this.heads.length, space.row), {
+        colour: headColour(number),
+        dashes: headLine(number).dashes,
+      }),
     );
   }
 
@@ -275,7 +285,7 @@ class Lines {
     const token = this.isolated;
     this.stage.classList.toggle("isolating", token !== null);
     this.stage.dataset.isolated = token ? `${token.column} ${token.index}` : "";
-    const { rows, columns } = this.what.map;
+    const { labels: rows, columns } = this.what.map;
     const space = this.spaceOf(width, height);
     const others = token?.column === "query" ? columns : rows;
     const drawn = token ? drawIsolated(context, token, this.own(), others, space, this.inks) : 0;

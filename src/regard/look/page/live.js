@@ -1,6 +1,6 @@
 /**
  * A box to type in, or two for a pair: what is typed is sent to the server this page came from, and the record it
- * returns is shown.
+ * returns is shown. The address of the page holds the text, so that it is there again after a reload.
  */
 
 import { element } from "./elements.js";
@@ -8,25 +8,25 @@ import { element } from "./elements.js";
 /**
  * @param {(records: unknown[]) => void} show
  * @param {boolean} pairs whether there may be a second text
+ * @param {import("./store.js").Store} store
  * @returns {HTMLFormElement}
  */
-export function liveForm(show, pairs) {
+export function liveForm(show, pairs, store) {
   const input = box("text", "Type a text and press Enter");
   const second = pairs && box("second", "second text, passage");
   const status = element("p", { class: "status", role: "status" });
   /** @type {AbortController | null} */
   let asked = null;
 
-  /** @param {Event} event */
-  const submit = async (event) => {
-    event.preventDefault();
+  /** @param {string} text */
+  const ask = async (text) => {
     asked?.abort();
     const own = new AbortController();
     asked = own;
     status.className = "status";
     status.textContent = "looking …";
     try {
-      show(await look(second && second.value ? `${input.value}\t${second.value}` : input.value, own.signal));
+      show(await look(text, own.signal));
       status.textContent = "";
     } catch (error) {
       if (asked !== own) return;
@@ -34,6 +34,28 @@ export function liveForm(show, pairs) {
       status.textContent = error instanceof Error ? error.message : String(error);
     }
   };
+
+  /** @param {Event} event */
+  const submit = (event) => {
+    event.preventDefault();
+    const text = second && second.value ? `${input.value}\t${second.value}` : input.value;
+    typed = text;
+    store.set({ text, query: -1, key: -1 });
+    ask(text);
+  };
+
+  /** A text that came with the address. @param {string} text */
+  const take = (text) => {
+    if (text === typed) return;
+    typed = text;
+    const [one, other = ""] = second ? [text.split("\t")[0], text.split("\t").slice(1).join("\t")] : [text];
+    input.value = one;
+    if (second) second.value = other;
+    if (text) ask(text);
+  };
+  let typed = "";
+  store.subscribe(({ text }) => take(text));
+  queueMicrotask(() => take(store.state.text));
   return element(
     "form",
     { class: "live", onsubmit: submit },

@@ -43,27 +43,21 @@ export class Matrix {
     return Float32Array.from({ length: this.rows }, (_, row) => this.at(row, column));
   }
 
+  /**
+   * @param {[first: number, end: number]} rows
+   * @param {[first: number, end: number]} columns
+   * @returns {Matrix} a copy of the rows and columns from the first to before the end
+   */
+  block([top, bottom], [left, right]) {
+    const width = right - left;
+    const values = new Float32Array((bottom - top) * width);
+    for (let row = top; row < bottom; row++) values.set(this.row(row).subarray(left, right), (row - top) * width);
+    return new Matrix(values, bottom - top, width);
+  }
+
   /** The smallest and largest number, those that are not numbers aside. */
   extent() {
     return extent(this.values);
-  }
-
-  /**
-   * @param {Matrix} other
-   * @returns {Matrix} this · other
-   */
-  times(other) {
-    const product = new Float32Array(this.rows * other.columns);
-    for (let i = 0; i < this.rows; i++) {
-      const into = product.subarray(i * other.columns, (i + 1) * other.columns);
-      for (let k = 0; k < this.columns; k++) {
-        const factor = this.at(i, k);
-        if (factor === 0) continue;
-        const from = other.row(k);
-        for (let j = 0; j < from.length; j++) into[j] += factor * from[j];
-      }
-    }
-    return new Matrix(product, this.rows, other.columns);
   }
 
   /**

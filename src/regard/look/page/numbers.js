@@ -36,6 +36,27 @@ export class Rows {
     }
     return new Matrix(numbers, count, this.columns);
   }
+
+  /**
+   * The mean of several blocks of rows, without a copy of each.
+   *
+   * @param {number} blocks
+   * @param {number} count the rows of a block
+   * @returns {Matrix}
+   */
+  mean(blocks, count) {
+    const { values, scales, columns } = this;
+    const sum = new Float32Array(count * columns);
+    for (let block = 0; block < blocks; block++) {
+      for (let row = 0; row < count; row++) {
+        const unit = (scales ? scales[block * count + row] / 255 : 1) / blocks;
+        const from = (block * count + row) * columns;
+        const into = row * columns;
+        for (let at = 0; at < columns; at++) sum[into + at] += unit * values[from + at];
+      }
+    }
+    return new Matrix(sum, count, columns);
+  }
 }
 
 /**
@@ -101,6 +122,7 @@ function half(bits) {
  * @returns {Uint8Array<ArrayBuffer>}
  */
 function bytes(base64) {
+  if ("fromBase64" in Uint8Array) return /** @type {any} */ (Uint8Array).fromBase64(base64); // of browsers since 2025
   const characters = atob(base64);
   const made = new Uint8Array(characters.length);
   for (let at = 0; at < made.length; at++) made[at] = characters.charCodeAt(at);

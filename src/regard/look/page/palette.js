@@ -53,7 +53,8 @@ const DIVERGING = {
 
 /**
  * Heads. Found by searching for eight colours of which any two stay at least 0.11 apart (in OKLab, where black and
- * white are 1 apart) for eyes that lack red, green or blue cones, too. Heads are numbered wherever they are coloured.
+ * white are 1 apart) for eyes that lack red, green or blue cones, too. The ninth head has the first colour again, in
+ * lines of another kind. Heads are numbered wherever they are coloured.
  *
  * @type {{light: Stop[], dark: Stop[]}}
  */
@@ -81,7 +82,7 @@ const HEADS = {
 };
 
 /** What is not a number. @type {Colour} */
-const NOT_A_NUMBER = [200, 0, 120];
+export const NOT_A_NUMBER = [200, 0, 120];
 
 const STEPS = 256;
 
@@ -98,11 +99,13 @@ export class Scale {
    * @param {number} smallest
    * @param {number} largest
    * @param {boolean} [signed] whether numbers below nothing mean something
+   * @param {number} [over] the largest number there is, if it is beyond the scale: it has the last colour
    */
-  constructor(smallest, largest, signed = smallest < 0) {
+  constructor(smallest, largest, signed = smallest < 0, over = largest) {
     const reach = Math.max(Math.abs(smallest), Math.abs(largest)) || 1;
     this.low = signed ? -reach : 0;
     this.high = signed ? reach : largest || 1;
+    this.over = over > this.high ? over : null;
     this.ramp = ramp(signed ? DIVERGING : SEQUENTIAL);
   }
 
@@ -166,9 +169,23 @@ function computed(stops) {
  */
 export function headColour(head, opacity = 1) {
   const stops = HEADS[theme()];
-  const [lightness, chroma, hue] = stops[head % stops.length];
-  const turn = Math.floor(head / stops.length);
-  return css(rgb(lab([lightness, chroma, hue + turn * 22])), opacity);
+  return css(rgb(lab(stops[head % stops.length])), opacity);
+}
+
+/** @type {{name: string, dashes: number[]}[]} */
+const LINES = [
+  { name: "solid", dashes: [] },
+  { name: "dashed", dashes: [7, 4] },
+  { name: "dotted", dashes: [2, 3] },
+];
+
+/**
+ * The kind of line that tells a head from others of its colour.
+ *
+ * @param {number} head
+ */
+export function headLine(head) {
+  return LINES[Math.floor(head / HEADS.light.length) % LINES.length];
 }
 
 /**

@@ -25,9 +25,10 @@ export function largest(values, names, most = MOST) {
 
 /**
  * @param {Entry[]} entries
- * @param {{title: string, chosen?: number, total?: number}} about
+ * @param {{title: string, chosen?: number, total?: number, part?: boolean, first?: number}} about `total` is what the row
+ *   sums to, or the `part` of it that is shown; `first` the place of the first item in its text
  */
-export function ranking(entries, { title, chosen = -1, total }) {
+export function ranking(entries, { title, chosen = -1, total, part = false, first = 0 }) {
   const longest = Math.max(...entries.map(({ value }) => Math.abs(value)), 1e-12);
   const rows = entries.map(({ name, value, index }) => {
     const bar = element("span", { class: value < 0 ? "bar below" : "bar" });
@@ -35,18 +36,28 @@ export function ranking(entries, { title, chosen = -1, total }) {
     return element(
       "li",
       { class: index === chosen ? "chosen" : null, "data-index": index, "data-value": value },
-      element("bdi", {}, visible(name, 18)),
+      element("span", { class: "name" }, element("bdi", {}, visible(name, 18)), place(first + index)),
       element("span", { class: "track" }, bar),
       element("span", { class: "number" }, written(value)),
     );
   });
+  const row = part ? "This part of the row" : "The whole row";
   return element(
     "section",
     { class: "ranking" },
     element("h3", {}, title),
     element("ol", {}, ...rows),
-    total === undefined ? null : element("p", { class: "total" }, `The whole row sums to ${written(total)}.`),
+    total === undefined ? null : element("p", { class: "total" }, `${row} sums to ${written(total)}.`),
   );
+}
+
+/**
+ * The place of an item, counted from 0: a word may stand in a text more than once.
+ *
+ * @param {number} index
+ */
+export function place(index) {
+  return element("span", { class: "place", title: "its place in the text, counted from 0" }, index);
 }
 
 /**

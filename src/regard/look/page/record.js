@@ -2,7 +2,7 @@
  * A record: what was looked at. Written down in docs/record.md.
  *
  * @typedef {{kind: string, items: string[], text?: string, rows?: number, columns?: number, picture?: string,
- *   edges?: [number, number][]}} Side
+ *   edges?: [number, number][], border?: number}} Side
  * @typedef {import("./numbers.js").Stored} Stored
  * @typedef {Stored & {name: string, kind: string, query: string, key: string, layer: number | null, heads: number[],
  *   shape: [number, number, number], sums: string, inputs?: string[], vectors?: Vectors}} RawMap
@@ -16,31 +16,48 @@
  * @typedef {{format: string, version: number, title?: string, model?: {name?: string, kind?: string, task?: string},
  *   sides: {[name: string]: Side}, maps: RawMap[], answer?: Answer | null,
  *   saliency?: {[name: string]: RawMap} | null, beam?: {nodes: BeamNode[]} | null,
- *   statistics?: Statistics | null}} Raw
+ *   statistics?: Statistics | null, notes?: string[]}} Raw
+ *
+ * @typedef {[first: number, end: number]} Range items from the first to before the end
+ * @typedef {{label: string, rows: Range, columns: Range}} Cut a block of a map: what looks from one text at another
  */
 
 import { Matrix } from "./matrix.js";
 import { decode, floats } from "./numbers.js";
 import { visible } from "./tokens.js";
 
-/** The weights of one attention: heads × queries × keys. Decoded when first asked for. */
+/** The weights of one attention, or a block of them: heads × queries × keys. Decoded when first asked for. */
 export class AttentionMap {
   /**
    * @param {RawMap} raw
    * @param {{[name: string]: Side}} sides
+   * @param {{whole: AttentionMap, cut: Cut} | null} [part] what this is a block of
    */
-  constructor(raw, sides) {
+  constructor(raw, sides, part = null) {
+    const [, queries, keys] = raw.shape;
     this.raw = raw;
     this.name = raw.name;
+    this.whole = part?.whole ?? this;
+    this.id = `${raw.name} ${part?.cut.label ?? ""}`;
     this.heads = raw.heads;
-    this.queries = raw.shape[1];
-    this.keys = raw.shape[2];
-    this.rows = names(sides[raw.query]?.items, this.queries);
-    this.columns = names(raw.inputs ?? sides[raw.key]?.items, this.keys);
-    this.inputs = raw.inputs ?? null;
+    /** @type {Range} */
+    this.rowRange = part?.cut.rows ?? [0, queries];
+    /** @type {Range} */
+    this.columnRange = part?.cut.columns ?? [0, keys];
+    this.queries = this.rowRange[1] - this.rowRange[0];
+    this.keys = this.columnRange[1] - this.columnRange[0];
+    this.inputs = raw.inputs?.length === queries ? raw.inputs : null;
+    this.rows = names(sides[raw.query]?.items, queries).slice(...this.rowRange);
+    this.columns = names(raw.inputs ?? sides[raw.key]?.items, keys).slice(...this.columnRange);
+    this.labels = this.rows.map((name, row) => {
+      const read = this.standing(row);
+      return read === null ? name : `${visible(read, 8)} ▸ ${visible(name, 8)}`;
+    });
     this.notes = [
       raw.sums === "any" ? "The rows of this map need not sum to one; they are shown as they were used." : "",
       raw.encoding.startsWith("u8") ? "Stored as bytes: each weight is right to 1/510 of the largest in its row." : "",
+      this.inputs ? "A row x ▸ y is what was looked at from x, the last token read, when y was said." : "",
+      part ? "A part of each row: what is in the other text is not shown, and not made up for." : "",
     ]
       .filter(Boolean)
       .join(" ");
@@ -51,6 +68,7 @@ export class AttentionMap {
   }
 
   load() {
+    if (this.whole !== this) return this.whole.load();
     this.decoded ??= decode(this.raw, this.heads.length * this.queries, this.keys);
     return this.decoded;
   }
@@ -60,9 +78,36 @@ export class AttentionMap {
    * @returns {Promise<Matrix>} queries × keys
    */
   async matrix(head) {
+    if (this.whole !== this) return (await this.whole.matrix(head)).block(this.rowRange, this.columnRange);
     const rows = await this.load();
-    if (head === "mean") return Matrix.mean(this.heads.map((_, at) => rows.matrix(at * this.queries, this.queries)));
+    if (head === "mean") return rows.mean(this.heads.length, this.queries);
     return rows.matrix(this.heads.indexOf(head) * this.queries, this.queries);
+  }
+
+  /** Whether no row of any head sees an item after its own. */
+  async causal() {
+    if (this.whole !== this) return this.whole.causal();
+    const { values } = await this.load();
+    const { queries, keys } = this;
+    if (queries !== keys || queries < 2) return false;
+    for (let row = 0; row < this.heads.length * queries; row++)
+      for (let at = row * keys + (row % queries) + 1; at < (row + 1) * keys; at++) if (values[at] !== 0) return false;
+    return true;
+  }
+
+  /**
+   * Which keys a row could not see. Of weights in full, those that are nothing: a softmax leaves something everywhere
+   * else. Bytes round the smallest to nothing, too, so of those only what comes after the row of a causal map.
+   *
+   * @param {number} row
+   * @param {Float32Array} weights of that row
+   * @returns {Promise<boolean[]>}
+   */
+  async hidden(row, weights) {
+    const exact = this.raw.encoding.startsWith("f32");
+    const causal = await this.causal();
+    const own = this.rowRange[0] + row;
+    return Array.from(weights, (weight, at) => weight === 0 && (exact || (causal && this.columnRange[0] + at > own)));
   }
 
   /**
@@ -73,6 +118,10 @@ export class AttentionMap {
    * @returns {{query: Float32Array, keys: Matrix} | null}
    */
   vectors(head, row) {
+    if (this.whole !== this) {
+      const found = this.whole.vectors(head, this.rowRange[0] + row);
+      return found && { query: found.query, keys: found.keys.part(this.columnRange[0], this.keys) };
+    }
     const { vectors } = this.raw;
     if (!vectors) return null;
     const { encoding, width } = vectors;
@@ -88,26 +137,42 @@ export class AttentionMap {
   }
 
   /**
-   * What stood where row `row` looked from, if that is not the row's own name.
+   * The token that was read where a row looked from, if that is not the row's own: in a causal map of what is said,
+   * the token before it.
    *
    * @param {number} row
    */
   standing(row) {
-    return this.inputs && this.queries === this.inputs.length ? this.inputs[row] : null;
+    return this.inputs?.[this.rowRange[0] + row] ?? null;
+  }
+
+  /**
+   * A row, in words.
+   *
+   * @param {number} row
+   */
+  who(row) {
+    const read = this.standing(row);
+    const own = visible(this.rows[row], 30);
+    return read === null ? own : `${visible(read, 30)} (about to say ${own})`;
   }
 }
 
 /** Maps that look from the same side at the same side: the layers of one kind of attention. */
 export class Group {
-  /** @param {AttentionMap[]} maps */
-  constructor(maps) {
+  /**
+   * @param {AttentionMap[]} maps
+   * @param {string} [name] what to call them, if that is not from which side they look at which
+   * @param {Cut | null} [cut] the block of the maps that these are
+   */
+  constructor(maps, name = "", cut = null) {
     const [{ raw }] = maps;
     this.maps = maps;
     this.kind = raw.kind;
     this.query = raw.query;
     this.key = raw.key;
-    this.id = identity(raw);
-    this.label = `${raw.kind}: ${visible(raw.query)} → ${visible(raw.key)}`;
+    this.id = cut ? `${identity(raw)}:${cut.label}` : identity(raw);
+    this.label = `${raw.kind}: ${name || `${visible(raw.query)} → ${visible(raw.key)}`}`;
   }
 
   /** The layers' names: their numbers where these tell them apart, else the maps' own names. */
@@ -130,9 +195,40 @@ export class Record {
     /** @type {Map<string, AttentionMap[]>} */
     const together = new Map();
     for (const map of this.maps) together.set(identity(map.raw), [...(together.get(identity(map.raw)) ?? []), map]);
-    this.groups = [...together.values()].map((maps) => new Group(maps));
+    this.groups = [...together.values()].flatMap((maps) => {
+      const parts = this.parts(maps);
+      return [new Group(maps, parts.length ? "all" : ""), ...parts];
+    });
     const cross = this.groups.findIndex((group) => group.kind === "cross");
     if (cross > 0) this.groups.unshift(...this.groups.splice(cross, 1));
+  }
+
+  /**
+   * Of a pair of texts that look at themselves and each other, what looks from each at each.
+   *
+   * @param {AttentionMap[]} maps
+   * @returns {Group[]}
+   */
+  parts(maps) {
+    const [{ raw }] = maps;
+    const { border = 0, items = [] } = this.sides[raw.query] ?? {};
+    if (raw.query !== raw.key || !(border > 0 && border < items.length)) return [];
+    if (maps.some(({ queries, keys }) => queries !== items.length || keys !== items.length)) return [];
+    /** @type {[string, Range][]} */
+    const texts = [
+      ["A", [0, border]],
+      ["B", [border, items.length]],
+    ];
+    return texts.flatMap(([from, rows]) =>
+      texts.map(([to, columns]) => {
+        const cut = { label: `${from} → ${to}`, rows, columns };
+        return new Group(
+          maps.map((whole) => new AttentionMap(whole.raw, this.sides, { whole, cut })),
+          cut.label,
+          cut,
+        );
+      }),
+    );
   }
 
   /**

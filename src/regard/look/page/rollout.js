@@ -3,12 +3,15 @@
  * one, if half of what a layer hands on comes through attention and half goes straight past it.
  *
  *     R_0 = I,   R_l = A_l R_{l−1},   A_l = rows of (½ mean over heads + ½ I), made to sum to one
+ *
+ * Of a pair of texts it follows both together; what is shown of it may be a block.
  */
 
 import { chosen } from "./chosen.js";
 import { element } from "./elements.js";
 import { Explorer } from "./explorer.js";
 import { Matrix } from "./matrix.js";
+import { product } from "./product.js";
 
 /** @type {import("./views.js").View} */
 export const rollout = {
@@ -28,7 +31,7 @@ function stacks(record) {
     ({ kind, query, key, maps }) =>
       kind === "self" &&
       query === key &&
-      maps.every((map) => map.queries === map.keys && map.queries === maps[0].queries),
+      maps.every(({ whole }) => whole.queries === whole.keys && whole.queries === maps[0].whole.queries),
   );
 }
 
@@ -37,22 +40,19 @@ function stacks(record) {
  *
  * @param {Matrix} attention mean over heads
  * @param {Matrix | null} before what has reached this layer; null for the items themselves
- * @returns {Matrix}
+ * @returns {Promise<Matrix>}
  */
-export function rolled(attention, before) {
+export async function rolled(attention, before) {
   const { rows } = attention;
-  const mixed = new Matrix(
-    attention.values.map((value) => value / 2),
-    rows,
-    rows,
-  );
+  const mixed = new Matrix(new Float32Array(rows * rows), rows, rows);
   for (let row = 0; row < rows; row++) {
-    const own = mixed.row(row);
-    own[row] += 0.5;
-    const sum = own.reduce((total, value) => total + value, 0);
-    for (let column = 0; column < rows; column++) own[column] /= sum;
+    const [own, from] = [mixed.row(row), attention.row(row)];
+    let sum = 0.5;
+    for (let column = 0; column < rows; column++) sum += from[column] / 2;
+    for (let column = 0; column < rows; column++) own[column] = from[column] / 2 / sum;
+    own[row] += 0.5 / sum;
   }
-  return before ? mixed.times(before) : mixed;
+  return before ? product(mixed, before) : mixed;
 }
 
 class Rollout {
@@ -76,20 +76,23 @@ class Rollout {
   /** @param {import("./store.js").State} state */
   async update(state) {
     const { group, layer, map } = chosen(stacks(this.record), state);
-    if (map.name !== this.asked) {
-      this.asked = map.name;
+    if (map.id !== this.asked) {
+      this.asked = map.id;
       this.explored = null;
-      this.waiting.textContent = this.reached.has(map.name) ? "" : "following attention through the layers …";
       const matrix = await this.upTo(group, layer);
+      if (map.id !== this.asked) return;
       this.waiting.textContent = "";
-      if (map.name !== this.asked) return;
       const layers = group.layers();
       this.explored = {
-        matrix,
-        rows: map.rows,
+        matrix: map.whole === map ? matrix : matrix.block(map.rowRange, map.columnRange),
+        rows: map.labels,
         columns: map.columns,
         caption: `rollout of ${group.label} through layers ${layers[0]} to ${layers[layer]}`,
-        standing: (row) => map.standing(row),
+        kind: group.kind,
+        who: (row) => map.who(row),
+        part: map.whole !== map,
+        rowRange: map.rowRange,
+        columnRange: map.columnRange,
         note: group.maps.every(({ raw }, at) => raw.layer === null || raw.layer === at)
           ? ""
           : "Not every layer is in this record: the rollout is of those that are.",
@@ -101,17 +104,16 @@ class Rollout {
   /**
    * @param {import("./record.js").Group} group
    * @param {number} layer
-   * @returns {Promise<Matrix>}
+   * @returns {Promise<Matrix>} of the whole maps
    */
   async upTo(group, layer) {
-    const map = group.maps[layer];
-    const known = this.reached.get(map.name);
+    const { whole } = group.maps[layer];
+    const known = this.reached.get(whole.name);
     if (known) return known;
     const before = layer > 0 ? await this.upTo(group, layer - 1) : null;
-    const attention = await map.matrix("mean");
-    await new Promise((resolve) => setTimeout(resolve)); // long texts take a while: let the page answer between layers
-    const matrix = rolled(attention, before);
-    this.reached.set(map.name, matrix);
+    this.waiting.textContent = `following attention through the layers … ${layer + 1} of ${group.maps.length}`;
+    const matrix = await rolled(await whole.matrix("mean"), before);
+    this.reached.set(whole.name, matrix);
     return matrix;
   }
 

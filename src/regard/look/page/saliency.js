@@ -4,20 +4,25 @@ import { caption, chosen } from "./chosen.js";
 import { legend } from "./cells.js";
 import { element } from "./elements.js";
 import { HeatMap } from "./heat_map.js";
-import { Scale } from "./palette.js";
 import { reading } from "./ranking.js";
 import { AttentionMap } from "./record.js";
+import { span } from "./scale_end.js";
 import { spoken } from "./table.js";
 import { visible, written } from "./tokens.js";
 
 /** @typedef {import("./heat_map.js").Cell} Cell */
 
+const MOVED = "What moved the answer (gradient × input): blue towards it, orange away.";
+
 /** @type {import("./views.js").View} */
 export const saliency = {
   name: "saliency",
   label: "Saliency",
-  about:
-    "What moved the answer (gradient × input): blue towards it, orange away. At the left, on the same axes, attention.",
+  about: MOVED,
+  aboutFor: (records) =>
+    records.some((record) => saliency.groups(record).length)
+      ? `${MOVED} At the left, on the same axes, attention.`
+      : MOVED,
   head: "mean",
   groups: (record) => record.groups.filter((group) => opinion(record, group)),
   available: (record) => Object.keys(record.raw.saliency ?? {}).length > 0,
@@ -54,7 +59,7 @@ class Saliency {
     const inside = element("div", { class: "twins" });
     host.append(inside);
     const titles = saliency.groups(record).length ? ["Attention", "Saliency"] : ["Saliency"];
-    this.twins = titles.map((title) => new Twin(inside, title, events));
+    this.twins = titles.map((title) => new Twin(inside, title, events, page.scales));
   }
 
   /** @param {import("./store.js").State} state */
@@ -62,18 +67,19 @@ class Saliency {
     const groups = saliency.groups(this.record);
     const what = groups.length ? chosen(groups, state) : null;
     const raw = (what && opinion(this.record, what.group)) ?? Object.values(this.record.raw.saliency ?? {})[0];
-    const asked = `${what?.map.name} ${what?.head}`;
+    const asked = `${what?.map.id} ${what?.head}`;
     if (asked !== this.asked) {
       this.asked = asked;
       const gradients = new AttentionMap(raw, this.record.sides);
       const moved = await gradients.matrix("mean");
       const looked = what && (await what.map.matrix(what.head));
       if (asked !== this.asked) return;
-      const { rows, columns } = gradients;
+      const { labels: rows, columns } = gradients;
       const { smallest, largest } = moved.extent();
-      const scale = new Scale(smallest, largest, true);
-      this.twins.at(-1)?.show({ matrix: moved, rows, columns, scale }, `what moved ${visible(raw.query)}`);
-      if (what && looked) this.twins[0].show({ matrix: looked, rows, columns }, caption(what));
+      const signed = { smallest, end: largest, largest };
+      this.twins.at(-1)?.show({ matrix: moved, rows, columns }, `what moved ${visible(raw.query)}`, signed);
+      if (what && looked)
+        this.twins[0].show({ matrix: looked, rows, columns }, caption(what), span(looked, what.group.kind));
     }
     for (const twin of this.twins) twin.select(state.query, state.key);
   }
@@ -89,8 +95,11 @@ class Twin {
    * @param {HTMLElement} host
    * @param {string} title
    * @param {{point: (cell: Cell | null) => void, choose: (cell: Cell) => void}} events
+   * @param {import("./scales.js").Scales} scales
    */
-  constructor(host, title, events) {
+  constructor(host, title, events, scales) {
+    this.title = title;
+    this.scales = scales;
     /** @type {import("./heat_map.js").Content | null} */
     this.content = null;
     this.caption = element("span");
@@ -101,18 +110,23 @@ class Twin {
     const heading = element("figcaption", {}, element("strong", {}, title), " ", this.caption);
     const name = title.toLowerCase();
     host.append(element("figure", { "data-twin": name }, heading, picture, this.legend, this.foot, this.table));
-    this.heatMap = new HeatMap(picture, { label: `${title}; arrow keys move from cell to cell`, ...events });
+    this.heatMap = new HeatMap(picture, events);
   }
 
   /**
    * @param {import("./heat_map.js").Content} content
    * @param {string} caption
+   * @param {{smallest: number, end: number, largest: number}} its the numbers of the matrix
    */
-  show(content, caption) {
+  show(content, caption, its) {
     this.content = content;
     this.caption.textContent = caption;
-    this.heatMap.show(content);
-    this.legend.replaceChildren(legend(this.heatMap.cells.scaleAt(0), written));
+    this.heatMap.describe(`${this.title}, ${caption}`);
+    this.scales.join(this, this.title, its, () => {
+      const scale = this.scales.scale(this.title, this.title === "Saliency" || undefined);
+      this.heatMap.show({ ...content, scale });
+      this.legend.replaceChildren(legend(scale, written));
+    });
   }
 
   /**

@@ -11,6 +11,7 @@
  * @property {number} query the chosen row, or -1
  * @property {number} key the chosen column, or -1
  * @property {string} scale "map": one colour scale for all rows; "row": one for each
+ * @property {string} text what was typed on a live page
  * @property {string} theme "light", "dark", or "" for what the system prefers
  */
 
@@ -24,6 +25,7 @@ const INITIAL = {
   query: -1,
   key: -1,
   scale: "map",
+  text: "",
   theme: "",
 };
 

@@ -7,7 +7,7 @@ const FAINTEST = 0.02;
 
 /**
  * @typedef {{from: number, to: number}} Strand
- * @typedef {{top: number, bottom: number, left: number, right: number, row: number,
+ * @typedef {{top: number, bottom: number, width: number, left: number, right: number, row: number,
  *   y: (place: number) => number}} Space
  */
 
@@ -36,18 +36,27 @@ export function strands(matrix) {
  * @param {number} n
  */
 function nthLargest(values, n) {
-  return values.length <= n ? -Infinity : values.slice().sort()[values.length - n];
+  if (values.length <= n) return -Infinity;
+  const largest = new Float32Array(n).fill(-Infinity); // the smallest of them first
+  for (const value of values) {
+    if (!(value > largest[0])) continue;
+    let at = 0;
+    for (; at + 1 < n && largest[at + 1] < value; at++) largest[at] = largest[at + 1];
+    largest[at] = value;
+  }
+  return largest[0];
 }
 
 /**
  * @param {CanvasRenderingContext2D} context
  * @param {Strand[][]} levels
  * @param {Space} space
- * @param {string} colour
  * @param {number} shift
+ * @param {{colour: string, dashes: number[]}} pen
  */
-export function drawStrands(context, levels, space, colour, shift) {
+export function drawStrands(context, levels, space, shift, { colour, dashes }) {
   context.strokeStyle = colour;
+  context.setLineDash(dashes);
   levels.forEach((level, strength) => {
     context.globalAlpha = (strength + 0.6) / LEVELS;
     context.lineWidth = 0.75 + (1.75 * strength) / LEVELS;
@@ -56,6 +65,7 @@ export function drawStrands(context, levels, space, colour, shift) {
     context.stroke();
   });
   context.globalAlpha = 1;
+  context.setLineDash([]);
 }
 
 /**
@@ -74,6 +84,24 @@ export function strand(context, { top, bottom, left, right, y }, from, to, shift
   const middle = (left + right) / 2;
   context.moveTo(left, start);
   context.bezierCurveTo(middle, start, middle, end, right, end);
+}
+
+/**
+ * A place on a line: a cubic Bézier curve whose ends are level.
+ *
+ * @param {Space} space
+ * @param {number} from
+ * @param {number} to
+ * @param {number} shift
+ * @param {number} along from 0, its beginning, to 1, its end
+ */
+export function strandPoint({ left, right, y }, from, to, shift, along) {
+  const rest = 1 - along;
+  const start = y(from) + shift;
+  const end = y(to) + shift;
+  const middle = (left + right) / 2;
+  const [a, b, c, d] = [rest ** 3, 3 * rest * rest * along, 3 * rest * along * along, along ** 3];
+  return { x: a * left + (b + c) * middle + d * right, y: (a + b) * start + (c + d) * end };
 }
 
 /**

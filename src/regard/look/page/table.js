@@ -11,11 +11,11 @@ const LONGEST_ROW = 20;
  * The whole matrix where it is small; else the largest numbers of the chosen row.
  *
  * @param {import("./matrix.js").Matrix} matrix
- * @param {{rows: string[], columns: string[], caption: string, row: number}} about
+ * @param {{rows: string[], columns: string[], caption: string, row: number, write?: (value: number) => string}} about
  */
-export function spoken(matrix, { rows, columns, caption, row }) {
+export function spoken(matrix, { rows, columns, caption, row, write = written }) {
   return matrix.values.length <= MOST_CELLS
-    ? whole(matrix, rows, columns, caption)
+    ? whole(matrix, rows, columns, caption, write)
     : one(matrix, rows, columns, caption, Math.max(row, 0));
 }
 
@@ -24,8 +24,9 @@ export function spoken(matrix, { rows, columns, caption, row }) {
  * @param {string[]} rows
  * @param {string[]} columns
  * @param {string} caption
+ * @param {(value: number) => string} write
  */
-function whole(matrix, rows, columns, caption) {
+function whole(matrix, rows, columns, caption, write) {
   return element(
     "table",
     { class: "spoken" },
@@ -36,7 +37,7 @@ function whole(matrix, rows, columns, caption) {
         "tr",
         {},
         element("th", { scope: "row" }, visible(name)),
-        ...Array.from(matrix.row(at), (value) => element("td", {}, written(value))),
+        ...Array.from(matrix.row(at), (value) => element("td", {}, write(value))),
       ),
     ),
   );
@@ -54,8 +55,13 @@ function one(matrix, rows, columns, caption, row) {
     "table",
     { class: "spoken" },
     element("caption", {}, `${caption}: the largest weights of item ${row}, ${visible(rows[row])}`),
-    ...largest(matrix.row(row), columns, LONGEST_ROW).map(({ name, value }) =>
-      element("tr", {}, element("th", { scope: "row" }, visible(name)), element("td", {}, written(value))),
+    ...largest(matrix.row(row), columns, LONGEST_ROW).map(({ name, value, index }) =>
+      element(
+        "tr",
+        {},
+        element("th", { scope: "row" }, `${visible(name)}, item ${index}`),
+        element("td", {}, written(value)),
+      ),
     ),
   );
 }

@@ -1,7 +1,7 @@
 /** How tokens and numbers are written: whatever a token holds, it is seen as text, and seen whole or visibly cut. */
 
 /**
- * Characters that would be invisible, or turn the text around them; and the sign of a word's beginning, a block.
+ * Characters that would be invisible, or turn the text around them.
  *
  * @type {Map<number, string>}
  */
@@ -23,7 +23,6 @@ const NAMED = new Map([
   [0x2068, "‹FSI›"],
   [0x2069, "‹PDI›"],
   [0xfeff, "‹BOM›"],
-  [0x2581, "_"],
   [0x09, "⇥"],
   [0x0a, "⏎"],
   [0x0d, "␍"],

@@ -103,12 +103,14 @@ export class Viewport {
    *
    * @param {number} row
    * @param {number} column
+   * @returns {boolean} whether anything moved
    */
   reveal(row, column) {
-    const { cellWidth, cellHeight } = this;
+    const { cellWidth, cellHeight, x, y } = this;
     if (column >= 0) this.x = Math.max(Math.min(this.x, column * cellWidth), (column + 1) * cellWidth - this.width);
     if (row >= 0) this.y = Math.max(Math.min(this.y, row * cellHeight), (row + 1) * cellHeight - this.height);
     this.pan(0, 0);
+    return this.x !== x || this.y !== y;
   }
 
   /**

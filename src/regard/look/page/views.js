@@ -1,7 +1,8 @@
 /**
  * The views, in the order of their tabs. A view is shown only where a record has what it draws.
  *
- * @typedef {{store: import("./store.js").Store, announce: (text: string) => void}} Page
+ * @typedef {{store: import("./store.js").Store, announce: (text: string) => void,
+ *   scales: import("./scales.js").Scales}} Page
  * @typedef {import("./record.js").Record} Record
  *
  * @typedef {object} View
@@ -10,6 +11,8 @@
  * @property {(records: Record[]) => string} [labelFor] the label where it depends on what there is
  * @property {string} about one sentence
  * @property {"one" | "mean" | "many" | "none"} head how many heads can be chosen at a time: "mean" is one, or their mean
+ * @property {(records: Record[]) => string} [aboutFor] the sentence where it depends on what there is
+ * @property {(map: import("./record.js").AttentionMap) => boolean} [prefers] the maps to open it with
  * @property {boolean} [layerless] whether it shows all layers, or none
  * @property {(record: Record) => import("./record.js").Group[]} groups the maps it can show
  * @property {(record: Record) => boolean} available

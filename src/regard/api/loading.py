@@ -1,0 +1,62 @@
+"""From a model directory to a model, or from what was trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import nn
+
+from regard import recipes, tasks
+from regard.api.model import Model
+from regard.api.translator import Translator
+from regard.api.writer import Writer
+from regard.directory import RECIPE, WEIGHTS, ModelDirectory
+from regard.errors import RegardError
+from regard.recipes import Complete, is_complete, setting
+from regard.tasks.base import Aligns, AnyTask, Streams
+from regard.training.checkpoint import load_weights
+from regard.training.report import Report
+from regard.training.tuning import tuned
+
+TABLES = ("task", "data", "tokenizer", "model", "training", "decoding")
+
+
+def load(path: str | Path, *, why: str = "it was asked for") -> Model:
+    """A trained model from its directory. Nothing in it is executed."""
+    directory = ModelDirectory(Path(path))
+    directory.require()
+    recipe = stored_recipe(directory)
+    task = tasks.task(recipe.task).from_setting(setting(recipe), directory.codec(recipe.model.ids()))
+    module = tuned(task.module(recipe.model), recipe.training)
+    load_weights(module, directory.weights(), origin=directory.path / WEIGHTS)
+    return model_of(directory.path, recipe, module.eval(), task, directory.report(), why=why)
+
+
+def stored_recipe(directory: ModelDirectory) -> Complete:
+    """The complete recipe of a model directory."""
+    path = directory.path / RECIPE
+    recipe = recipes.load(path)
+    if missing := [name for name in TABLES if name not in recipe.model_fields_set]:
+        raise RegardError(f"{path} has no [{missing[0]}], so it was cut off; copy the model again")
+    return complete(recipe, where=str(path))
+
+
+def complete(recipe: recipes.Wish, *, where: str) -> Complete:
+    """A recipe whose [model] does not wait for a pretrained body."""
+    if not is_complete(recipe):
+        raise RegardError(f"{where}: [model] has no kind, so its sizes are not known; copy the model again")
+    return recipe
+
+
+def model_of(
+    path: Path,
+    recipe: Complete,
+    module: nn.Module,
+    task: AnyTask,
+    report: Report,
+    *,
+    why: str = "it was trained",
+) -> Model:
+    """A model with the verbs that its task can do."""
+    kind = Translator if isinstance(task, Aligns) else Writer if isinstance(task, Streams) else Model
+    return kind(path, recipe, module, task, report, why=why)

@@ -1,0 +1,182 @@
+"""A trained model: it answers, scores itself, and shows what it looks at. Its task decides what that means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+from torch import nn
+
+from regard import tasks
+from regard.decoding.config import DecodingConfig, changed, shortened
+from regard.errors import RegardError
+from regard.look.capture import capture
+from regard.look.record import Record
+from regard.look.statistics import statistics
+from regard.recipes import Complete, check, setting
+from regard.tasks.base import AnyTask, Looking, RunOptions, Score, Streams, Surface
+from regard.training.report import Report
+
+MARKS = ("prefix", "stop", "alignment")  # options that are no keys of [decoding]
+
+
+class Model:
+    """A trained model: call it with one input, or with a list of them. It is the engine that answers in torch."""
+
+    name = "torch"
+
+    def __init__(
+        self,
+        path: Path,
+        recipe: Complete,
+        module: nn.Module,
+        task: AnyTask,
+        report: Report,
+        *,
+        why: str = "it was asked for",
+    ) -> None:
+        self.path, self.recipe, self.module, self.task, self.report, self.why = path, recipe, module, task, report, why
+
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.module.parameters())
+        return f'<{self.recipe.task} model "{self.path}": {self.recipe.kind}, {parameters:,} parameters>'
+
+    @property
+    def surface(self) -> Surface[object, object]:
+        """What people and programs see of the task."""
+        return self.task.surface
+
+    def __call__(self, asked: object, **options: JsonValue) -> Any:
+        """One answer; a list gives a list. A pair of texts is a tuple. Options are those of `regard run`: beam=1."""
+        if isinstance(asked, list):
+            return [self.surface.brief(answer) for answer in self.answers(asked, decoding=None, **options)]
+        return self.surface.brief(self.answers([asked], decoding=None, **options)[0])
+
+    def answers(
+        self, asked: Sequence[object], *, decoding: DecodingConfig | None = None, **options: JsonValue
+    ) -> list[Any]:
+        """The whole answer to each input: for texts all `n_best`, best first, with their scores."""
+        inputs = [self.surface.from_json(each) for each in asked]
+        return self.task.answer(self.module, inputs, self.options(decoding=decoding, **options))
+
+    def answer_all(self, asked: Iterable[object], options: RunOptions, *, together: int) -> Iterator[object]:
+        """The answers to parsed inputs, in order, so many `together`: for any number of inputs."""
+        remaining = iter(asked)
+        while chunk := list(islice(remaining, together)):
+            yield from self.task.answer(self.module, chunk, options)
+
+    def pieces(self, asked: object, options: RunOptions) -> Iterator[str]:
+        """One answer in pieces, as they come, if the task can."""
+        if not isinstance(self.task, Streams):
+            raise RegardError(f'{self.path} is for task = "{self.recipe.task}", whose answers come whole')
+        return self.task.pieces(self.module, asked, options)
+
+    @property
+    def streams(self) -> bool:
+        """Whether an answer can be told while it comes."""
+        return isinstance(self.task, Streams)
+
+    def options(self, *, decoding: DecodingConfig | None = None, **given: JsonValue) -> RunOptions:
+        """How to answer: the recipe's [decoding] or another, with some options of `regard run` changed."""
+        self.surface.accept(given)
+        changes = {name: value for name, value in given.items() if name not in MARKS}
+        prefix, stop = given.get("prefix"), given.get("stop") or ()
+        return RunOptions(
+            decoding=self.decoding(changes, of=decoding),
+            prefix=None if prefix is None else str(prefix),
+            stop=tuple(map(str, stop)) if isinstance(stop, list | tuple) else (str(stop),),
+            alignment=bool(given.get("alignment")),
+        )
+
+    def decoding(self, changes: Mapping[str, JsonValue], *, of: DecodingConfig | None = None) -> DecodingConfig:
+        """The recipe's [decoding] with some keys changed; a beam wide enough for `n_best` unless one is given."""
+        chosen = of or self.recipe.decoding
+        return check(DecodingConfig, changed(chosen.model_dump(), changes), where="decoding") if changes else chosen
+
+    def evaluate(
+        self,
+        data: object = None,
+        *,
+        tokenize: str = "13a",
+        decoding: DecodingConfig | None = None,
+        **options: JsonValue,
+    ) -> dict[str, Score]:
+        """The task's scores on a file, or on the recipe's own data (see `judged_on`)."""
+        exam = self.task.exam(self.examples(data), self.options(decoding=decoding, **options), tokenize=tokenize)
+        return exam.scores(self.module)
+
+    def examples(self, data: object = None) -> object:
+        """The examples of a file, or those that the recipe names to judge a model by."""
+        if data is not None:
+            return type(self.task).read(data, self.recipe.data, key="data")
+        return examples_of(self.recipe, self.path)
+
+    def look(
+        self,
+        asked: object,
+        *,
+        reference: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+        decoding: DecodingConfig | None = None,
+        **options: JsonValue,
+    ) -> Record:
+        """What the model looks at when it answers an input, or when it is made to answer `reference`.
+
+        With `layer` or `head`, no other weights are computed. The record shows itself in a notebook;
+        `.save("look.html")` writes the page, .png a picture, .json the numbers.
+        """
+        inputs = self.surface.from_json(asked)
+        return self.look_at(inputs, reference=reference, layer=layer, head=head, decoding=decoding, **options)
+
+    def look_at(
+        self,
+        asked: object,
+        *,
+        reference: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+        decoding: DecodingConfig | None = None,
+        **options: JsonValue,
+    ) -> Record:
+        """The same for a parsed input."""
+        chosen = self.options(decoding=decoding, **options).decoding
+        if self.task.looked_at is not None and decoding is None and "max_length" not in options:
+            chosen = shortened(chosen, self.task.looked_at)
+        sight = self.task.sight(self.module, asked, Looking(chosen, reference))
+        only = "*" if layer is None else sight.layer_paths(layer)
+        record = capture(self.module, sight, only=only, head=head)
+        return replace(record, model={"name": str(self.path), "kind": self.recipe.kind, "task": self.recipe.task})
+
+    def statistics(self, asked: Iterable[object]) -> dict[str, Any]:
+        """What each head tends to do, averaged over many parsed inputs."""
+        look = Looking(self.recipe.decoding, fast=True)
+        sights = (self.task.sight(self.module, each, look) for each in asked)
+        return statistics(capture(self.module, sight, gradients=False) for sight in sights)
+
+    def export(self, out: str | Path) -> None:
+        """Write the model as Hugging Face's library reads it."""
+        from regard.api.exchange import export_model
+
+        export_model(self.path, Path(out))
+
+    @property
+    def judged_on(self) -> str:
+        """What `evaluate` takes unless other data is given."""
+        data = self.recipe.data
+        return "data.test" if data.test else "data.valid" if data.valid else "what was held out of data.train"
+
+
+def examples_of(recipe: Complete, path: Path) -> object:
+    """The examples that a recipe names to judge a model by: test, or valid, or what was held out of train."""
+    kind, table = tasks.task(recipe.task), recipe.data
+    for key, entry in (("data.test", table.test), ("data.valid", table.valid)):
+        if entry:
+            return kind.read(entry, table, key=key)
+    if not table.train:
+        raise RegardError(f"{path} was learned elsewhere and names no data to judge it by; give some: --data")
+    return kind.open(setting(recipe), None).valid

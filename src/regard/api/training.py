@@ -1,0 +1,227 @@
+"""From a recipe to a trained model, for every task."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.status import Status
+from torch import nn
+
+from regard import durable, models, recipes, tasks
+from regard.api.body import codec_of, completed, start_from
+from regard.api.loading import model_of
+from regard.api.model import Model
+from regard.data.streams import Batch, Stream
+from regard.directory import RECIPE, WEIGHTS, ModelDirectory
+from regard.errors import RegardError
+from regard.interchange.huggingface import Imported
+from regard.recipes import Complete, Recipe, Wish, setting
+from regard.tasks.base import AnyTask, Codec, Extends, Objective, RunOptions, Work
+from regard.training import machine
+from regard.training.checkpoint import Checkpoints
+from regard.training.distribution import Crew
+from regard.training.train import LIMITS
+from regard.training.train import train as train_in
+from regard.training.tuning import tuned
+from regard.training.validation import Judge, final, validation
+
+# keys that may differ from the stored recipe when a run is resumed
+CHANGEABLE = (*LIMITS, "training.threads", "training.device")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything there is to a run before its first step."""
+
+    module: nn.Module
+    task: AnyTask
+    batches: Stream[Batch]
+    objective: Objective
+    validate: Judge
+    score: Judge
+    summary: str  # what is about to be trained, and on what
+
+
+def train(
+    recipe: str | Path | Wish, *, out: str | Path | None = None, changes: Iterable[str] = (), show: bool = False
+) -> Model:
+    """Train what a recipe says, in the directory `out` (runs/NAME unless given); a run that was begun is resumed.
+
+    `changes` are "key=value" as on the command line; `show` reports progress on standard error.
+    """
+    wish = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes)
+    name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
+    path = Path(out) if out is not None else Path("runs") / name
+    chosen, body = completed(wish)
+    forms = tasks.task(chosen.task).forms
+    if models.KINDS[chosen.kind].form not in forms:
+        able = ", ".join(kind for form in forms for kind in models.kinds(form))
+        raise RegardError(f'task = "{chosen.task}" is for the kinds {able}, and not for kind = "{chosen.kind}"')
+    crew = Crew.here()
+    _make_directory(path)
+    with durable.alone(path) if crew.leads else nullcontext():
+        quiet = not show or not crew.leads
+        return _train(chosen, body, ModelDirectory(path), crew, Console(stderr=True, quiet=quiet, highlight=False))
+
+
+def _train(recipe: Complete, body: Imported | None, directory: ModelDirectory, crew: Crew, console: Console) -> Model:
+    crew.first(lambda: durable.sweep(directory.path))
+    begun = _settle(directory, recipe, crew)
+    machine.prepare(recipe.training)
+    prepared = prepare(recipe, body, directory, crew, begun=begun, console=console)
+    _require_same_data(directory, prepared.batches.checksum, begun=begun, crew=crew)
+    console.out(prepared.summary)
+    report = train_in(
+        prepared.module,
+        prepared.task,
+        prepared.batches,
+        config=recipe.training,
+        directory=directory.path,
+        names={"task": recipe.task, "kind": recipe.kind},
+        width=recipe.model.width,
+        objective=prepared.objective,
+        validate=prepared.validate,
+        score=prepared.score,
+        console=console,
+        crew=crew,
+    )
+    if isinstance(prepared.task, Extends):
+        for name, content in prepared.task.files(prepared.batches, recipe.decoding).items():
+            crew.first(partial(durable.write_file, directory.path / name, content))
+    return model_of(directory.path, recipe, prepared.module, prepared.task, report)
+
+
+def prepare(
+    recipe: Complete,
+    body: Imported | None,
+    directory: ModelDirectory,
+    crew: Crew,
+    *,
+    begun: bool,
+    console: Console,
+) -> Prepared:
+    """Read the data and build the model, in a directory where a run was `begun` before or not."""
+    kind, chosen, training = tasks.task(recipe.task), setting(recipe), recipe.training
+    with console.status("reading the examples") as status:
+        work = Work(directory.work, Telling(console, status), crew.share)
+        splits = crew.in_turn(lambda: kind.open(chosen, work))
+        if not begun:
+            work.tell("learning a vocabulary")
+            crew.first(lambda: directory.write(kind.learn(chosen, splits.train, codec_of(body) if body else None)))
+        codec = directory.codec(recipe.model.ids())
+        task = kind.from_setting(chosen, codec)
+        objective = task.objective(splits)
+        batches = crew.in_turn(lambda: task.batches(splits.train, chosen, work, name="train"))
+        held_out = crew.in_turn(lambda: task.batches(splits.valid, chosen, work, name="valid"))
+        quick = task.quick_exam(splits.valid, held_out)
+        whole = task.exam(splits.judged, RunOptions(recipe.decoding))
+    torch.manual_seed(training.seed)
+    module = task.module(recipe.model)
+    if body is not None:
+        start_from(body, module)
+    module = tuned(module, training)
+    return Prepared(
+        module=module,
+        task=task,
+        batches=batches,
+        objective=objective,
+        validate=validation(task, held_out, quick, machine.choose_device(training.device)),
+        score=final(whole, console),
+        summary=_summary(recipe, codec, module, {"train": batches, "valid": held_out}),
+    )
+
+
+class Telling:
+    """Says how far something is: in a terminal beside the spinner, elsewhere as a plain line every few seconds."""
+
+    EVERY = 10.0  # seconds between plain lines
+
+    def __init__(self, console: Console, status: Status) -> None:
+        self.console, self.status, self.told = console, status, time.monotonic()
+
+    def __call__(self, text: str, *, milestone: bool = False) -> None:
+        self.status.update(text)
+        if not self.console.is_terminal and (milestone or time.monotonic() - self.told > self.EVERY):
+            self.told = time.monotonic()
+            self.console.out(text)
+
+
+def _summary(recipe: Complete, codec: Codec, module: nn.Module, streams: dict[str, Stream[Batch]]) -> str:
+    """What is about to be trained, and on what; said when everything was read and found good."""
+    lines = [line for name, stream in streams.items() for line in _titled(name, stream.describe())]
+    if codec.tokenizers is not None:
+        both = (codec.tokenizers.source, codec.tokenizers.target)[: 1 if codec.tokenizers.shared else 2]
+        lines.append(f"vocabulary: {' and '.join(f'{each.size:,}' for each in both)} tokens")
+    if codec.labels:
+        lines.append(f"outputs of the head: {len(codec.labels):,}")
+    parameters = [(parameter.numel(), parameter.requires_grad) for parameter in module.parameters()]
+    size, learning = sum(number for number, _ in parameters), sum(number for number, learns in parameters if learns)
+    some = f", of which {learning:,} learn" if learning < size else ""
+    return "\n".join([*lines, f"model: {recipe.kind}, {size:,} parameters{some}"])
+
+
+def _titled(name: str, lines: list[str]) -> list[str]:
+    return [f"{name}: {lines[0]}", *lines[1:]]
+
+
+def _settle(directory: ModelDirectory, recipe: Complete, crew: Crew) -> bool:
+    """Keep the recipe beside the model, and say whether a run was begun there.
+
+    If so, it must have been by the same recipe, but for how long to train.
+    """
+    stored = directory.path / RECIPE
+    begun = (directory.path / WEIGHTS).exists() or bool(Checkpoints(directory.work).steps())
+    if begun and stored.exists():
+        changed = recipes.differences(recipes.load(stored), recipe, except_for=CHANGEABLE)
+        if changed:
+            raise RegardError(
+                f"{directory.path} was trained with another recipe ({'; '.join(changed)}); "
+                "choose another directory with -o, or undo the change"
+            )
+    else:
+        recipe.refuse_ignored()
+    crew.first(lambda: durable.write_file(stored, recipe.to_toml().encode()))
+    return begun
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RegardError(f"{path} cannot be written: {reason}; choose another directory with -o") from None
+
+
+def _require_same_data(directory: ModelDirectory, checksum: str, *, begun: bool, crew: Crew) -> None:
+    """A run is resumed with the data it began with; what counts is the content, not the place or time of the files."""
+    note = directory.work / "learned-from.json"
+    known = None
+    if note.exists():
+        try:
+            known = json.loads(note.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            warnings.warn(
+                f"{note} is damaged and is written again; whether the data has changed cannot be told", stacklevel=2
+            )
+    if known == checksum:
+        return
+    if begun and known is not None:
+        raise RegardError(
+            f"{directory.path} was trained on other data than data.train has now; choose another directory with -o, "
+            "or put the file back as it was"
+        )
+
+    def write() -> None:
+        note.parent.mkdir(exist_ok=True)
+        durable.write_file(note, json.dumps(checksum).encode())
+
+    crew.first(write)

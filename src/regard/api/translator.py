@@ -1,0 +1,65 @@
+"""The model of a task that can tell which words of the input the words of an answer looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from torch import Tensor
+
+from regard.api.model import Model
+from regard.decoding.config import DecodingConfig
+from regard.errors import RegardError
+from regard.tasks.base import TOGETHER, Aligns, Compares
+from regard.tasks.surfaces import Answer
+
+
+class Translator(Model):
+    """A model that answers texts with texts."""
+
+    def stream(
+        self, texts: Iterable[str], *, together: int = TOGETHER, **options: Any
+    ) -> Iterator[tuple[str, list[Answer]]]:
+        """Texts and their answers, in order, so many `together`: for any number of lines."""
+        remaining = iter(texts)
+        while chunk := list(islice(remaining, together)):
+            yield from zip(chunk, self.answers(chunk, **options), strict=True)
+
+    def compare(
+        self, other: Model, data: object = None, *, tokenize: str = "13a", decoding: DecodingConfig | None = None
+    ) -> dict[str, dict[str, float]]:
+        """This model and another on the same pairs: scores of both, and how likely their difference is chance."""
+        task, options = self._comparing, self.options(decoding=decoding)
+        if not isinstance(other.task, Compares):
+            raise RegardError(
+                f'{other.path} is for task = "{other.recipe.task}", and cannot be compared with {self.path}'
+            )
+        return task.compare(self.module, other.task, other.module, self.examples(data), options, tokenize=tokenize)
+
+    def references(self, data: object = None) -> Mapping[str, list[str]]:
+        """Each source once, with every target that counts as right."""
+        return self._comparing.references(self.examples(data))
+
+    def alignment(self, text: str, answer: Answer) -> tuple[list[str], list[str], Tensor]:
+        """Pieces of the source and its end, pieces of the answer, and how much these looked at those: (T, S + 1)."""
+        return self._aligning.alignment_of(self.module, text, [answer])
+
+    def word_alignment(self, text: str, answer: Answer) -> list[tuple[int, int]]:
+        """For each word of the answer, the source word it looked at most: (source, target) by number, from 0."""
+        return self._aligning.align_words(self.module, text, [answer]) if answer.tokens else []
+
+    def said(self, text: str, reference: str | None = None) -> Answer:
+        """The best answer to `text`; or `reference`, as if it had been the answer."""
+        answers: list[Answer] = self.answers([text])[0] if reference is None else self._aligning.forced(reference)
+        return answers[0]
+
+    @property
+    def _aligning(self) -> Aligns[str, list[Answer]]:
+        assert isinstance(self.task, Aligns)
+        return self.task
+
+    @property
+    def _comparing(self) -> Compares:
+        assert isinstance(self.task, Compares)
+        return self.task

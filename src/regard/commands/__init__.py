@@ -1,0 +1,9 @@
+"""The verbs of the command line, one file each; `cli.py` parses and calls them.
+
+run        lines in, lines out
+evaluate   scores of one model, or of two
+look       what a model looks at: terminal, file or live page
+bench      how fast a model answers
+demo       the embedded example
+lines      lines of standard input, as they arrive
+"""

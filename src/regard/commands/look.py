@@ -1,0 +1,123 @@
+"""`regard look`: models and a text in; the terminal, a file, or a live page out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from regard.api.loading import load
+from regard.api.model import Model
+from regard.api.translator import Translator
+from regard.data.files import read_lines
+from regard.directory import ModelDirectory
+from regard.errors import RegardError
+from regard.look import live, page
+from regard.look.record import Record
+from regard.look.show import LONGEST, axes, main_map, notes, printable
+from regard.look.terminal import heat_map
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    out: Path | None,
+    options: Mapping[str, Any],
+    pharaoh: bool,
+    statistics: Path | None,
+    port: int,
+) -> None:
+    """Arguments are model directories, then at most one text; without a text the page is served until Ctrl-C."""
+    names, texts = _sorted(arguments)
+    if not texts and (out is not None or pharaoh):
+        raise RegardError(f"{'-o' if out is not None else '--pharaoh'} needs a text to look at; give one in quotes")
+    models = [load(name) for name in names]
+    lookers = [partial(_look, model, options, _statistics(model, statistics)) for model in models]
+    if not texts:
+        serve(lookers, port=port, pairs=any(model.surface.two_texts for model in models))
+        return
+    if pharaoh:
+        for model in models:
+            if not isinstance(model, Translator):
+                raise RegardError(f'--pharaoh: {model.path} is for task = "{model.recipe.task}", which aligns no words')
+            pairs = model.word_alignment(texts[0], model.said(texts[0], options.get("reference")))
+            print(" ".join(f"{source}-{target}" for source, target in pairs))
+        return
+    records = [looker(texts[0]) for looker in lookers]
+    if out is None:
+        for record in records:
+            draw(record, Console())
+        return
+    if out.suffix == ".html":
+        page.save([record.to_json() for record in records], out)
+    elif len(records) > 1:
+        raise RegardError(f"{out}: two models side by side are a page; write them to a name that ends in .html")
+    else:
+        records[0].save(out)
+    print(f"{out} shows what {' and '.join(names)} looked at")
+
+
+def draw(record: Record, console: Console) -> None:
+    """The main map averaged over heads, who looks down and what is looked at across; and the answer.
+
+    An answer that is not itself who looks, such as a label, has the likeliest alternatives to each of its items.
+    """
+    chosen = main_map(record)
+    heads = f"mean of {len(chosen.heads)} heads" if len(chosen.heads) > 1 else f"head {chosen.heads[0]}"
+    console.print(
+        f"{printable(record.model.get('name', ''))}  {chosen.name}, {heads}\n",
+        highlight=False,
+        markup=False,
+    )
+    for note in notes(record, chosen):
+        console.print(f"{printable(note)}\n", highlight=False, markup=False)
+    rows, columns = axes(record, chosen)
+    console.print(
+        heat_map(chosen.weights.mean(0), rows, columns, colour=console.color_system is not None), soft_wrap=True
+    )
+    if record.answer is None:
+        return
+    console.print(f"\n{printable(record.answer.text)}", highlight=False, markup=False)
+    if all(each.query != "target" for each in record.maps):
+        for choices in record.answer.alternatives:
+            line = "  ".join(f"{printable(name, most=LONGEST)} {math.exp(logprob):.3f}" for name, logprob in choices)
+            console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def serve(lookers: Sequence[live.Looker], *, port: int, pairs: bool) -> None:
+    """The live page on this machine, until Ctrl-C."""
+    try:
+        server = live.server(lookers, port=port, pairs=pairs)
+    except OSError as error:
+        raise RegardError(
+            f"port {port} cannot be used ({error.strerror}); choose another with --port, or leave it out"
+        ) from None
+    print(f"the page is at http://127.0.0.1:{server.server_port} until Ctrl-C", flush=True)
+    with server:
+        server.serve_forever()
+
+
+def _look(model: Model, options: Mapping[str, Any], statistics: Mapping[str, Any] | None, text: str) -> Record:
+    return replace(model.look_at(model.surface.parse(text), **options), statistics=statistics)
+
+
+def _statistics(model: Model, lines: Path | None) -> dict[str, Any] | None:
+    if lines is None:
+        return None
+    return model.statistics(model.surface.parse(line) for _, line in read_lines(str(lines)) if line.strip())
+
+
+def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Model directories come first; what follows is the text."""
+    models = [name for name in arguments if ModelDirectory(Path(name)).is_model]
+    texts = [name for name in arguments if name not in models]
+    if not models:
+        raise RegardError(f"{arguments[0]} is not a model directory; train one with: regard train")
+    if list(arguments[: len(models)]) != models or len(texts) > 1:
+        raise RegardError("expected model directories, then one text in quotes")
+    return models, texts

@@ -1,0 +1,71 @@
+"""Files that are made once and kept until what they are made from changes.
+
+Two files are kept: one with the content, and NAME.json beside it, which describes it: `made_from`, a digest of what the
+content was made from; `checksum`, size and CRC-32 of the content; and whatever else its reader needs. Both are written
+through `regard.durable`, the description last: content whose checksum is not the described one is made again.
+"""
+
+import json
+import warnings
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+from regard import durable
+
+Kept = TypeVar("Kept")
+
+
+def kept(
+    path: Path,
+    *,
+    made_from: Sequence[object],
+    make: Callable[[Path], Mapping[str, object]],
+    read: Callable[[Mapping[str, Any]], Kept],
+) -> Kept:
+    """What `read` makes of the description of the file at `path`.
+
+    If the file is missing, damaged, or made from something else, `make` writes it anew, to the path that it is given,
+    and returns what the description says besides `made_from` and `checksum`.
+    """
+    durable.sweep(path.parent)
+    digest = sha256(repr(made_from).encode()).hexdigest()
+    try:
+        if (stored := _stored(path, digest)) is not None:
+            return read(stored)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        warnings.warn(f"{path} is damaged ({error}) and is made again", RuntimeWarning, stacklevel=3)
+    return read(_made(path, digest, make))
+
+
+def _stored(path: Path, digest: str) -> dict[str, Any] | None:
+    """The description of what is there; None if there is nothing, or if it was made from something else."""
+    description = path.with_suffix(".json")
+    if not description.exists():
+        return None
+    stored: dict[str, Any] = json.loads(description.read_text(encoding="utf-8"))
+    if stored["made_from"] != digest:
+        return None
+    if stored["checksum"] != checksum_of(path):
+        raise ValueError("the checksum differs")
+    return stored
+
+
+def _made(path: Path, digest: str, make: Callable[[Path], Mapping[str, object]]) -> dict[str, Any]:
+    with durable.replacing(path) as beside:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        facts = make(beside)
+        made = {"made_from": digest, "checksum": checksum_of(beside), **facts}
+    durable.write_file(path.with_suffix(".json"), json.dumps(made).encode())
+    return made
+
+
+def checksum_of(path: Path) -> str:
+    """Size and CRC-32 of a file."""
+    checksum = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            checksum = zlib.crc32(block, checksum)
+    return f"{path.stat().st_size}-{checksum:08x}"

@@ -1,0 +1,101 @@
+"""The pairs that a recipe's [data] names: to train on, to validate on and to test on."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from regard.data.pairs import cmudict as lexicon
+from regard.data.pairs.filters import Filters
+from regard.data.pairs.pair import Columns, Entry, Pair, read_pairs, stamps
+from regard.data.splits import DataTable, HeldOut, Splits, hold_out
+from regard.errors import RegardError
+
+
+class PairsData(DataTable):
+    """[data] of tasks on pairs of text."""
+
+    train: Entry | list[Entry] | None = Field(
+        None, description='a file, { source = "…", target = "…" }, "cmudict:train", or a list of such'
+    )
+    valid: Entry | list[Entry] | None = Field(None, description="as train; without it, pairs are held out of train")
+    test: Entry | list[Entry] | None = Field(None, description="as train")
+    teacher: str | None = Field(None, description="a model directory whose answers are learned instead of the targets")
+    columns: Columns = Field(default_factory=Columns, description="which columns of TSV, CSV, JSONL or Parquet")
+    max_length: PositiveInt = Field(256, description="pairs with more tokens on a side are dropped")
+    max_ratio: float | None = Field(None, ge=1, description="pairs with one side that many times longer are dropped")
+    drop_duplicates: bool = Field(False, description="a pair seen before is dropped")
+    hold_out: PositiveInt | float | None = Field(
+        None, description="pairs held out for validation: a number, a share below 1, or 2 % but at most 2000"
+    )
+
+    @model_validator(mode="after")
+    def _share_is_a_share(self) -> Self:
+        if isinstance(self.hold_out, float) and not 0 < self.hold_out < 1:
+            raise ValueError(f"hold_out={self.hold_out} is neither a whole number of pairs nor a share between 0 and 1")
+        return self
+
+    @property
+    def filters(self) -> Filters:
+        return Filters(self.max_length, self.max_ratio, self.drop_duplicates)
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Pairs from files, read anew by each iteration; never all in memory.
+
+    With `held_out`, only the pairs whose source is held out (`inside`), or only the others.
+    """
+
+    entries: tuple[Entry, ...]
+    columns: Columns
+    held_out: HeldOut | None = None
+    inside: bool = False
+
+    def __iter__(self) -> Iterator[Pair]:
+        for entry in self.entries:
+            in_lexicon = isinstance(entry, str) and lexicon.is_lexicon(entry)
+            pairs = lexicon.read(str(entry)) if in_lexicon else read_pairs(entry, self.columns)
+            if self.held_out is None:
+                yield from pairs
+            else:
+                yield from (pair for pair in pairs if (pair.source in self.held_out) == self.inside)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the path, size or time of a file changes, or what is taken from the files."""
+        parts: list[object] = [self.columns, self.inside]
+        if self.held_out:
+            parts += [self.held_out.seed, sorted(self.held_out.hashes)]
+        for entry in self.entries:
+            in_lexicon = isinstance(entry, str) and lexicon.is_lexicon(entry)
+            parts += [entry, *stamps(str(lexicon.path()) if in_lexicon else entry)]
+        return sha256(repr(parts).encode()).hexdigest()
+
+
+def open_splits(config: PairsData, *, seed: int) -> Splits[Examples]:
+    """The pairs of a [data] table; without `valid`, some of `train` are held out, the same for the same seed."""
+    train = open_examples(config.train, key="data.train", columns=config.columns)
+    test = open_examples(config.test, key="data.test", columns=config.columns) if config.test else None
+    if config.valid:
+        return Splits(train, open_examples(config.valid, key="data.valid", columns=config.columns), test)
+    sources = (pair.source for pair in train if not pair.empty)
+    held_out = hold_out(sources, amount=config.hold_out, seed=seed)
+    return Splits(replace(train, held_out=held_out), replace(train, held_out=held_out, inside=True), test)
+
+
+def open_examples(entries: Entry | list[Entry] | None, *, key: str, columns: Columns | None = None) -> Examples:
+    """The examples of one key of [data]."""
+    if not entries:
+        raise RegardError(f"{key} is missing; name a file of pairs, such as --set {key}=pairs.tsv")
+    return Examples(tuple(entries) if isinstance(entries, list) else (entries,), columns or Columns())
+
+
+def references(pairs: Iterable[Pair]) -> dict[str, list[str]]:
+    """Each source once, in order, with all its targets: each of them counts as right."""
+    answers: dict[str, list[str]] = {}
+    for pair in pairs:
+        answers.setdefault(pair.source, []).append(pair.target)
+    return answers

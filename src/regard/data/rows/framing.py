@@ -1,0 +1,69 @@
+"""Texts as an encoder reads them: BOS first, EOS after each text, and for each token the segment (text) it belongs to.
+
+[CLS] a a a [SEP]              [CLS] a a a [SEP] b b b [SEP]
+  0   0 0 0   0                  0   0 0 0   0   1 1 1   1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regard.errors import RegardError
+from regard.special import Special
+
+IGNORED = -100  # the target of a token for which nothing is to be predicted
+
+
+@dataclass(frozen=True)
+class Row:
+    """Token ids, the segment of each token, and the targets to predict."""
+
+    ids: tuple[int, ...]
+    segments: tuple[int, ...]
+    wanted: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Framing:
+    """How texts become a row of up to `maximum` tokens. A model with one segment reads two EOS between two texts."""
+
+    special: Special
+    maximum: int
+    segments: int = 2
+
+    def __post_init__(self) -> None:
+        if self.maximum < self.room_taken(pair=True) + 2:
+            raise RegardError(
+                f"max_length={self.maximum} leaves no room for two texts beside BOS and EOS; "
+                f"try {self.room_taken(pair=True) + 2} or more"
+            )
+
+    def room_taken(self, *, pair: bool) -> int:
+        """How many tokens of a row are BOS or EOS."""
+        return 2 if not pair else 3 if self.segments == 2 else 4
+
+    def frame(self, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
+        """The row of one text or two. If it is too long, the end is cut off, of two texts that of the longer one."""
+        room = self.maximum - self.room_taken(pair=second is not None)
+        first, second = shortened(first, second, room)
+        bos, eos = self.special.bos, self.special.eos
+        head = (bos, *first, eos)
+        if second is None:
+            return Row(head, (0,) * len(head))
+        tail = (*second, eos) if self.segments == 2 else (eos, *second, eos)
+        return Row((*head, *tail), (0,) * len(head) + (int(self.segments == 2),) * len(tail))
+
+
+def shortened(
+    first: Sequence[int], second: Sequence[int] | None, room: int
+) -> tuple[Sequence[int], Sequence[int] | None]:
+    """Both texts cut to `room` tokens together; the longer one is cut first."""
+    if second is None:
+        return first[:room], None
+    left, right = len(first), len(second)
+    over = max(left + right - room, 0)
+    gives = min(over, abs(left - right))  # the longer text loses first what it is longer by, then both lose equally
+    both = over - gives
+    from_left = (gives if left > right else 0) + (both + 1) // 2
+    return first[: left - from_left], second[: right - (over - from_left)]

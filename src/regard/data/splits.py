@@ -1,0 +1,87 @@
+"""What is trained on, validated on and tested on, and examples held out of training for validation."""
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Generic, TypeVar
+
+import numpy
+from pydantic import BaseModel, ConfigDict
+
+from regard.errors import RegardError
+
+SetT = TypeVar("SetT")
+
+
+class DataTable(BaseModel):
+    """What the [data] of every task names; each task says what an entry may be, and adds keys of its own."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    train: object = None
+    valid: object = None
+    test: object = None
+
+
+@dataclass(frozen=True)
+class Splits(Generic[SetT]):
+    """The examples of a recipe. There is always something to validate on; a test set only if one was named."""
+
+    train: SetT
+    valid: SetT
+    test: SetT | None
+
+    @property
+    def judged(self) -> SetT:
+        """What a trained model is scored on: the test set, or without one what it was validated on."""
+        return self.valid if self.test is None else self.test
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Keys that are held out, by hash. Examples with the same key stay together."""
+
+    seed: int
+    hashes: frozenset[int]
+
+    def __contains__(self, key: str) -> bool:
+        return key_hash(key, self.seed) in self.hashes
+
+
+def hold_out(keys: Iterable[str], *, amount: int | float | None, seed: int) -> HeldOut:
+    """Choose keys at random, by hash, until `amount` examples (or that share of them) are held out.
+
+    `keys` has one key for each example. A key with more examples than are still wanted is skipped: the amount is met
+    closely and never exceeded, except that at least one key is held out.
+    """
+    hashes = numpy.frombuffer(array("Q", (key_hash(key, seed) for key in keys)), dtype=numpy.uint64)
+    different, examples = numpy.unique(hashes, return_counts=True)
+    wanted = _wanted(len(hashes), amount)
+    if len(different) < 2 or wanted >= len(hashes):
+        raise RegardError(
+            f"{len(hashes):,} examples with {len(different):,} different texts are too few to hold {wanted:,} out for "
+            "validation; name a file as data.valid, add examples, or set data.hold_out lower"
+        )
+    chosen: list[int] = []
+    for key, size in zip(different.tolist(), examples.tolist(), strict=True):
+        if wanted == 0:
+            break
+        if size <= wanted:
+            chosen.append(key)
+            wanted -= size
+    return HeldOut(seed, frozenset(chosen or [int(different[examples.argmin()])]))
+
+
+def _wanted(examples: int, amount: int | float | None) -> int:
+    if isinstance(amount, int):
+        return amount
+    if amount is None:
+        return max(1, min(2000, examples // 50))
+    return max(1, round(examples * amount))
+
+
+def key_hash(key: str, seed: int) -> int:
+    """The same number for the same key whatever its case and outer spaces."""
+    digest = blake2b(key.strip().casefold().encode(), digest_size=8, key=str(seed).encode()).digest()
+    return int.from_bytes(digest)

@@ -1,0 +1,159 @@
+"""Batches in a fixed order: what the streams of all media have in common.
+
+An epoch is one pass over all examples. A stream belongs to one of `world` processes that learn together: each of them
+gets the same number of batches in an epoch, and every example is in a batch of exactly one of them.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from regard.data.planning import Rows
+from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    import torch
+
+AHEAD = 8  # batches prepared in advance
+
+Item = TypeVar("Item")
+
+
+class Batch(Protocol):
+    """Some examples, and their place in training."""
+
+    @property
+    def targets(self) -> int:
+        """How many tokens, labels or other targets are to be predicted."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def position(self) -> int:
+        """The number of this batch in its epoch; training resumes after it at `position + 1`."""
+
+    def to(self, device: torch.device | str) -> Self:
+        """The batch with its tensors on that device."""
+
+
+@dataclass(frozen=True)
+class TensorBatch:
+    """The common part of the batches of all media: their place in training, and `to`."""
+
+    epoch: int = field(default=0, kw_only=True)
+    position: int = field(default=0, kw_only=True)
+
+    def to(self, device: torch.device | str) -> Self:
+        """The batch with its tensors on that device."""
+        from torch import Tensor
+
+        values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, value in values.items():
+            if isinstance(value, Tensor):
+                values[name] = value.to(device, non_blocking=True)
+        return replace(self, **values)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which part of every epoch this process learns from: that of process `rank` among `world` processes."""
+
+    rank: int = 0
+    world: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < self.world:
+            raise ValueError(f"rank={self.rank} is not one of the {self.world} processes; give 0 to {self.world - 1}")
+
+    def of(self, batches: Sequence[Rows]) -> list[Rows]:
+        """The batches of this process: every `world`-th one, from `rank` on.
+
+        If the number of batches is not a multiple of `world`, the largest are halved until it is.
+        """
+        rows = sum(map(len, batches))
+        wanted = -(-len(batches) // self.world) * self.world
+        if wanted > rows:
+            raise RegardError(
+                f"{rows} examples in {len(batches)} batches cannot be shared by {self.world} processes; start fewer"
+            )
+        shared = list(batches)
+        while len(shared) < wanted:
+            largest = max(range(len(shared)), key=lambda number: len(shared[number]))
+            shared[largest : largest + 1] = [shared[largest][::2], shared[largest][1::2]]
+        return shared[self.rank :: self.world]
+
+
+WHOLE = Share()  # for a single process
+BatchT = TypeVar("BatchT", bound=Batch, covariant=True)
+
+
+class Stream(ABC, Generic[BatchT]):
+    """Batches in an order that depends on nothing but a seed, the epoch and the position in it."""
+
+    unit: ClassVar[str] = "tokens"  # what `Batch.targets` counts
+
+    @abstractmethod
+    def epoch(self, epoch: int, *, position: int = 0) -> Iterator[BatchT]:
+        """The batches of one epoch for this process, from the one at `position` on."""
+
+    @abstractmethod
+    def in_order(self) -> Iterator[BatchT]:
+        """All examples once, whatever the share of this process, for validation."""
+
+    @property
+    @abstractmethod
+    def checksum(self) -> str:
+        """Changes when the examples change."""
+
+    @abstractmethod
+    def describe(self) -> list[str]:
+        """What the stream holds, as lines for people."""
+
+    def stream(self, *, epoch: int = 0, position: int = 0) -> Iterator[BatchT]:
+        """Endless batches from a place in training on; a thread prepares them in advance."""
+        epochs = (self.epoch(number, position=position if number == epoch else 0) for number in count(epoch))
+        return ahead((batch for batches in epochs for batch in batches), depth=AHEAD)
+
+
+def ahead(items: Iterator[Item], *, depth: int) -> Iterator[Item]:
+    """The same items in the same order; a thread makes up to `depth` of them in advance.
+
+    An exception of the thread is raised at its place in the order. Closing the iterator ends the thread.
+    """
+    ready: queue.Queue[list[Item] | BaseException] = queue.Queue(maxsize=depth)  # [item], the end [], or an error
+    stopped = threading.Event()
+
+    def put(thing: list[Item] | BaseException) -> bool:
+        while not stopped.is_set():
+            with suppress(queue.Full):
+                ready.put(thing, timeout=0.1)
+                return True
+        return False
+
+    def make() -> None:
+        try:
+            for item in items:
+                if not put([item]):
+                    return
+            put([])
+        except BaseException as error:
+            put(error)
+
+    maker = threading.Thread(target=make, name="prefetch", daemon=True)
+    maker.start()
+    try:
+        while thing := ready.get():
+            if isinstance(thing, BaseException):
+                raise thing
+            yield thing[0]
+    finally:
+        stopped.set()
+        maker.join()

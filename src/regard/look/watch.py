@@ -1,0 +1,131 @@
+"""What is seen while a module runs: weights become maps, choices an answer, gradients saliency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.recorder import Recorder, recording
+from regard.decoding.protocol import evaluation
+from regard.errors import RegardError
+from regard.look.record import Answer, Map
+from regard.tasks.base import Sight
+
+ALTERNATIVES = 5  # what else could have been said, at each step
+MOST_VECTORS = 1_000_000  # numbers in the queries and keys that a record keeps: a few megabytes of it
+SALIENCY_ROWS = 32  # answer items whose gradients are computed together
+
+
+def watched(module: nn.Module, run: Callable[[], Tensor], *, only: str, head: int | None) -> tuple[Tensor, Recorder]:
+    """The result of `run`, and the weights of `module` meanwhile: of paths that match `only`, of one head or all."""
+    with evaluation(module), recording(module, only=only, head=head) as seen:
+        found = run()
+    if not len(seen):
+        raise RegardError(
+            "this model has nothing to show: it is a recurrent network without attention"
+            if only == "*" and head is None
+            else "this model has no weights of that layer or head; both count from 0, and without them all are shown"
+        )
+    return found, seen
+
+
+def maps_of(module: nn.Module, seen: Recorder, sight: Sight, *, head: int | None) -> tuple[Map, ...]:
+    """One map for each attention, and for each layer and direction of a recurrent part.
+
+    The queries and keys behind the scores are kept as far as `MOST_VECTORS` goes, those of the alignment first.
+    """
+    vectors = _vectors(seen, str(module.alignment))
+    maps = []
+    for path in seen:
+        query, key = sight.sides(path)
+        # a decoder that goes step by step delivers row by row
+        weights = torch.cat([each.to_dense() if each.is_sparse else each for each in seen.calls(path)], 2)
+        weights = weights.flip(2, 3) if sight.reads_backwards(path) else weights
+        gates = isinstance(module.get_submodule(path.rpartition(".")[0]), nn.RNNBase)
+        maps.append(
+            Map(
+                name=path,
+                kind="gates" if gates else "self" if query == key else "cross",
+                query=query,
+                key=key,
+                weights=weights[0].float().cpu(),
+                heads=tuple(range(weights.shape[1])) if head is None else (head,),
+                layer=_layer(path),
+                sums="any" if gates else "one",
+                inputs=sight.inputs if (query, key) == ("target", "target") else None,
+                vectors=vectors.get(path),
+            )
+        )
+    return tuple(maps)
+
+
+def answered(
+    logits: Tensor,
+    wanted: Sequence[int],
+    text: str,
+    *,
+    names: Callable[[int, list[int]], Sequence[str]],
+    places: Sequence[int] = (),
+) -> Answer:
+    """What was chosen, `wanted` (T,), by logits (T, C), and what else might have been.
+
+    `names(t, numbers)` are what some of the choices at t are called.
+    """
+    logprobs = logits.float().log_softmax(-1).cpu()
+    likeliest, numbers = logprobs.topk(min(ALTERNATIVES, logprobs.shape[1]))
+    alternatives = tuple(
+        tuple(zip(names(at, row), values, strict=True))
+        for at, (row, values) in enumerate(zip(numbers.tolist(), likeliest.tolist(), strict=True))
+    )
+    chosen = tuple(float(row[number]) for row, number in zip(logprobs, wanted, strict=True))
+    return Answer(text, chosen, alternatives, tuple(places))
+
+
+def saliency(
+    module: nn.Module, embedding: nn.Module, logprobs: Callable[[Tensor], Tensor], count: int, device: torch.device
+) -> Tensor:
+    """Gradient × input (Shrikumar 2016): how much each item read moved the log-probability of each answer item.
+
+        s_ti = Σ_d  x_id · ∂ log p(y_t) / ∂ x_id        x the output of `embedding` when it is first called
+
+    `logprobs(t)` gives log p(y_t) of some of the `count` answer items (n,), each from a row of the batch of its own, so
+    that one backward pass serves `SALIENCY_ROWS` of them. → (1, count, items read)
+    """
+    rows = []
+    for places in torch.arange(count, device=device).split(SALIENCY_ROWS):
+        inputs: list[Tensor] = []
+
+        def keep(_module: nn.Module, _arguments: object, output: Tensor, inputs: list[Tensor] = inputs) -> Tensor:
+            if not inputs:  # the source is embedded before the target, which may share its table
+                inputs.append(output.detach().requires_grad_())
+                return inputs[0]
+            return output
+
+        hook = embedding.register_forward_hook(keep)
+        try:
+            with evaluation(module, gradients=True):
+                (gradient,) = torch.autograd.grad(logprobs(places).sum(), inputs)
+        finally:
+            hook.remove()
+        rows.append((gradient * inputs[0]).sum(-1).detach().float().cpu())
+    return torch.cat(rows).unsqueeze(0)
+
+
+def _vectors(seen: Recorder, first: str) -> dict[str, tuple[Tensor, Tensor]]:
+    """Queries (H, Q, D) and keys (H, K, D) of each attention that compares by dot product, `first` first."""
+    kept, count = {}, 0
+    for path in sorted(filter(seen.has_vectors, seen), key=lambda path: path != first):
+        calls = seen.vectors(path)
+        queries, keys = torch.cat([query for query, _ in calls], 2), calls[-1][1]
+        size = queries[0].numel() + keys[0].numel()
+        if count + size <= MOST_VECTORS:
+            count += size
+            kept[path] = (queries[0].float().cpu(), keys[0].float().cpu())
+    return kept
+
+
+def _layer(path: str) -> int | None:
+    numbers = [int(part) for part in path.split(".") if part.isdigit()]
+    return numbers[0] if numbers else None

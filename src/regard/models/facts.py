@@ -1,0 +1,99 @@
+"""What a kind says of itself, so that no other room needs to ask which kind it is. Torch is not loaded here.
+
+A config states the facts that are known before any weight is made. What a module offers beyond `forward` is asked by
+the protocols of `tasks/modules.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from regard.special import OWN, Special
+
+if TYPE_CHECKING:
+    pass
+
+Pooling = Literal["pooler", "first", "last", "mean"]
+"""How one vector is made of a text: tanh(W h_0), the first, the last, or the mean of the tokens' vectors."""
+
+Use = Literal["whole", "words", "vector", "text", "tokens", "span"]
+"""What a task takes of a model: all of it, the words that it says, one vector for a text, a head on the text, a head on
+each token, or a head that points at a span."""
+
+BLOCK = 64  # tokens
+
+
+class ModelConfig(BaseModel):
+    """The [model] of every kind."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: str
+    width: PositiveInt
+
+    carries: ClassVar[bool] = False  # whether state goes from one block of a text to the next
+
+    def ids(self) -> Special:
+        """The special ids of its vocabulary."""
+        return OWN
+
+    def reads(self) -> int | None:
+        """The longest input in tokens; None if every length can be read."""
+        return None
+
+    def block(self) -> int:
+        """How many tokens are learned in one piece, unless data.block is given."""
+        return BLOCK
+
+    def starts_from(self) -> str | None:
+        """The pretrained body that its first weights come from, if any."""
+        return None
+
+    def says_words(self) -> bool:
+        """Whether it has an output layer that fills in words."""
+        return False
+
+    def vocabularies(self) -> tuple[int | None, int | None]:
+        """The vocabularies of source and target that the config states; None: as large as the tokenizer's. A target
+        without one of its own shares that of the source."""
+        return None, None
+
+
+class BodyConfig(ModelConfig):
+    """A kind that reads a text token by token, so that a head can stand on it."""
+
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    special: Special = OWN
+    vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
+    pooling: Pooling | None = None  # how one vector is made of a text; the task's way if None
+    body: str | None = None  # where the first weights come from; they are random if None
+
+    learns_words: ClassVar[Literal["", "masked", "two_way"]] = ""  # how it learns to fill gaps, if it can
+    frozen_under_a_head: ClassVar[bool] = False  # whether only the head learns, unless training.freeze is given
+
+    def ids(self) -> Special:
+        return self.special
+
+    def vocabularies(self) -> tuple[int | None, int | None]:
+        return self.vocabulary, None
+
+    def segments_told_apart(self) -> int:
+        """How many segments of a text have a vector of their own: 0, 1 or 2."""
+        return 0
+
+    def pools(self) -> Pooling:
+        """How one vector is made of a text for a head that stands on it."""
+        return self.pooling or "mean"
+
+    def starts_from(self) -> str | None:
+        return self.body
+
+    def says_what_follows(self) -> bool:
+        """Whether it has a head that tells if a second text follows the first."""
+        return False
+
+    def suited(self, use: Use) -> Self:
+        """The same config with the heads that the use needs, and no others."""
+        return self

@@ -1,0 +1,326 @@
+"""A question and a passage in, the place in the passage that answers it out.
+
+    P(i, j) = P_start(i) P_end(j),   i ≤ j                     Devlin 2019, 4.2
+    loss    −log P_start(i) − log P_end(j)                     scores   exact match and F1, as SQuAD counts
+
+A passage that is too long for the model is read in parts that overlap. Where a part does not hold the answer, both ends
+point at the first token.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self, TypedDict
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.data.files import read_json, read_lines, read_object
+from regard.data.rows.batches import RowBatch
+from regard.data.rows.framing import Row
+from regard.errors import RegardError
+from regard.tasks.base import Codec, Looking, RunOptions, Score, Setting, Sight, Surface
+from regard.tasks.rows import Choices, Rows, RowsData, RowsTask
+from regard.tasks.surfaces import Texts, one_or_two, texts_of
+
+ENDS = ("start", "end")  # what the head tells of each token
+
+
+class AnswerData(RowsData):
+    """[data] of answer."""
+
+    max_length: PositiveInt = Field(384, description="longest input in tokens: the question and a part of the passage")
+    stride: PositiveInt = Field(
+        128, description="tokens from the beginning of one part of a passage to that of the next"
+    )
+    max_answer: PositiveInt = Field(30, description="longest answer in tokens")
+    impossible: bool = Field(False, description="whether a passage may have no answer, which then is empty")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, the passage, and each answer that counts as right with the character it begins at."""
+
+    question: str
+    passage: str
+    answers: tuple[tuple[str, int], ...]
+    place: str
+
+    @property
+    def key(self) -> str:
+        return self.passage  # questions about one passage stay together
+
+
+class Span(TypedDict):
+    """An answer, its place in the characters of the passage, and its probability."""
+
+    score: float
+    start: int
+    end: int
+    answer: str
+
+
+class Spans(Surface[Texts, Span]):
+    """A question and a passage in, the answer in the passage out."""
+
+    answers = "a part of a passage"
+    example = "$'a question\\ta passage'"
+    two_texts = True
+
+    def parse(self, line: str) -> Texts:
+        return self._both(one_or_two(line))
+
+    def from_json(self, body: object) -> Texts:
+        return self._both(texts_of(body, keys=("question", "context")))
+
+    def lines(self, answer: Span, options: RunOptions) -> list[str]:
+        return [f"{answer['answer']}\t{answer['score']:.4f}"]
+
+    def _both(self, texts: Texts) -> Texts:
+        if texts.second is None:
+            raise RegardError("give a question and a passage, with a tab between on a line")
+        return texts
+
+
+@dataclass(frozen=True)
+class Part:
+    """A question with a part of its passage: where that begins in the row, and the characters of each of its tokens."""
+
+    row: Row
+    first: int
+    offsets: Sequence[tuple[int, int]]
+
+
+class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
+    """The task."""
+
+    uses = "span"
+    data = AnswerData
+    surface = Spans()
+    best = "f1"
+    labels = ENDS
+
+    def __init__(self, rows: Rows, *, stride: int = 128, max_answer: int = 30, impossible: bool = False) -> None:
+        self.rows, self.stride, self.max_answer, self.impossible = rows, stride, max_answer, impossible
+
+    @classmethod
+    def from_setting(cls, setting: Setting[AnswerData], codec: Codec) -> Self:
+        data = setting.data
+        rows = Rows.of(setting.model, codec, max_length=data.max_length)
+        return cls(rows, stride=data.stride, max_answer=data.max_answer, impossible=data.impossible)
+
+    @classmethod
+    def examples(cls, name: str, data: AnswerData) -> Iterator[Question]:
+        """SQuAD's JSON, or JSONL with context, question and answers: {"text": […], "answer_start": […]}, or answer and
+        answer_start."""
+        found = _from_lines(name) if name.lower().removesuffix(".gz").endswith(".jsonl") else _from_articles(name)
+        for question in found:
+            if not question.answers and not data.impossible:
+                raise RegardError(
+                    f"{question.place} has no answer; leave the question out, or set data.impossible=true to learn "
+                    "when a passage does not say"
+                )
+            yield question
+
+    @classmethod
+    def lines(cls, examples: list[Question]) -> Iterator[str]:
+        return (Texts(example.question, example.passage).line for example in examples)
+
+    @classmethod
+    def labels_of(cls, examples: Sequence[Question]) -> tuple[str, ...]:
+        return ENDS
+
+    @classmethod
+    def texts(cls, examples: Sequence[Question]) -> Iterator[str]:
+        return (text for example in examples for text in (example.question, example.passage))
+
+    def encode(self, examples: Sequence[Question]) -> list[Row]:
+        found = []
+        for example in examples:
+            for part in self._parts(example.question, example.passage):
+                ends = _ends(part, *example.answers[0]) if example.answers else (0, 0)
+                found.append(Row(part.row.ids, part.row.segments, ends))
+        return found
+
+    def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
+        """Summed over both ends of every answer; padding is no place."""
+        logits = model(batch.tokens, batch.lengths, batch.segments)  # (B, L, 2)
+        padding = torch.arange(logits.shape[1], device=logits.device) >= batch.lengths.unsqueeze(1)
+        logits = logits.masked_fill(padding.unsqueeze(-1), torch.finfo(logits.dtype).min)
+        return F.cross_entropy(logits, batch.wanted, reduction="sum")
+
+    def answer(self, model: nn.Module, asked: Sequence[Texts], options: RunOptions) -> list[Span]:
+        """The most probable answer to each question."""
+        return [span for span, _, _ in self._found(model, asked)]
+
+    def _found(self, model: nn.Module, asked: Sequence[Texts]) -> list[tuple[Span, Part, tuple[int, int]]]:
+        """The answer to each question, the part of its passage with the best span, and the ends of that span."""
+        parts = [
+            (number, part) for number, each in enumerate(asked) for part in self._parts(each.first, each.second or "")
+        ]
+        spans: list[Span] = [{"score": 0.0, "start": 0, "end": 0, "answer": ""} for _ in asked]
+        where: list[tuple[float, int, tuple[int, int]]] = [(-1.0, -1, (0, 0)) for _ in asked]
+        nothing = [1.0] * len(asked)
+        for batch, logits in self.rows.passes(model, [part.row for _, part in parts]):
+            for line, row in enumerate(batch.rows):
+                number, part = parts[row]
+                score, none, begin, end = self._best(logits[line], part)
+                nothing[number] = min(nothing[number], none)
+                if score > where[number][0]:
+                    where[number] = (score, row, (begin, end))
+                if part.offsets and score > spans[number]["score"]:
+                    text = asked[number].second or ""
+                    begin, end = _stripped(text, part.offsets[begin][0], part.offsets[end][1])
+                    spans[number] = {"score": score, "start": begin, "end": end, "answer": text[begin:end]}
+        if self.impossible:
+            for number, none in enumerate(nothing):
+                if none > spans[number]["score"]:
+                    spans[number] = {"score": none, "start": 0, "end": 0, "answer": ""}
+        return [(span, parts[row][1], ends) for span, (_, row, ends) in zip(spans, where, strict=True)]
+
+    def sight(self, model: nn.Module, asked: Texts, look: Looking) -> Sight:
+        """What the model reads of a question and its passage, of a long one the part with the best span, and which
+        tokens it chooses as ends: the first token of all where there is no answer."""
+        ((answer, part, (begin, end)),) = self._found(model, [asked])
+        places = [0, *range(part.first, part.first + len(part.offsets))]
+        chosen = [begin + 1, end + 1] if answer["answer"] else [0, 0]
+        pieces = self.rows.tokenizer.pieces([part.row.ids[place] for place in places])
+        choices = Choices(
+            names=[[f"{piece}…" for piece in pieces], [f"…{piece}" for piece in pieces]],
+            said=lambda _: answer["answer"],
+            chosen=chosen,
+            places=[places[each] for each in chosen],
+        )
+        return self.rows.sight(
+            model,
+            part.row,
+            asked.title,
+            lambda batch: model(batch.tokens, batch.lengths, batch.segments)[:, places].transpose(1, 2),
+            choices=choices.forced(look.reference),
+        )
+
+    def scores(self, model: nn.Module, examples: Sequence[Question]) -> dict[str, Score]:
+        spans = self.answer(model, [Texts(each.question, each.passage) for each in examples], RunOptions())
+        said = [span["answer"] for span in spans]
+        right = [[text for text, _ in each.answers] or [""] for each in examples]
+        exact, f1 = (
+            100 * sum(max(score(a, b) for b in listed) for a, listed in zip(said, right, strict=True)) / len(right)
+            for score in (exact_match, word_f1)
+        )
+        how = f"percent over {len(right)} questions, articles and punctuation left out"
+        return {"f1": Score(f1, how), "exact": Score(exact, how)}
+
+    def _parts(self, question: str, passage: str) -> Iterator[Part]:
+        """A question with all of its passage, part by part. Of a long question half of the room is read."""
+        framing = self.rows.framing
+        asked, read = self.rows.tokenizer.encode([question, passage])
+        offsets = self.rows.tokenizer.offsets(passage)
+        room = framing.maximum - framing.room_taken(pair=True)
+        asked = asked[: room // 2]
+        size = room - len(asked)
+        first = len(asked) + framing.room_taken(pair=True) - 1
+        for begin in range(0, max(len(read), 1), min(self.stride, size)):
+            row = framing.frame(asked, read[begin : begin + size])
+            yield Part(row, first, offsets[begin : begin + size])
+            if begin + size >= len(read):
+                return
+
+    def _best(self, logits: Tensor, part: Part) -> tuple[float, float, int, int]:
+        """Score and both ends of the best answer in a part, and the score of none; ends by token of the passage."""
+        first, size = part.first, len(part.offsets)
+        kept = torch.cat([logits[:1], logits[first : first + size]]).softmax(0)  # (1 + S, 2)
+        start, end = kept[1:].unbind(-1)
+        none = float(kept[0].prod())
+        if not size:
+            return 0.0, none, 0, 0
+        spans = (start.unsqueeze(1) * end.unsqueeze(0)).triu().tril(self.max_answer - 1)
+        place = int(spans.argmax())
+        return float(spans.max()), none, place // size, place % size
+
+
+def exact_match(said: str, right: str) -> float:
+    return float(plain(said) == plain(right))
+
+
+def word_f1(said: str, right: str) -> float:
+    """2 · common words / all words of both; of empty answers, whether both are."""
+    ours, theirs = plain(said).split(), plain(right).split()
+    if not ours or not theirs:
+        return float(ours == theirs)
+    common = sum((Counter(ours) & Counter(theirs)).values())
+    return 2 * common / (len(ours) + len(theirs))
+
+
+def plain(text: str) -> str:
+    """Lower case, without punctuation, articles and superfluous spaces."""
+    bare = "".join(character for character in text.lower() if character not in set(string.punctuation))
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
+
+
+def _ends(part: Part, text: str, at: int) -> tuple[int, int]:
+    """First and last token of an answer in the row; the first token of all where the part does not hold it whole."""
+    inside = [n for n, (begin, end) in enumerate(part.offsets) if begin < at + len(text) and end > at]
+    if not inside or part.offsets[inside[0]][0] > at or part.offsets[inside[-1]][1] < at + len(text):
+        return 0, 0
+    return part.first + inside[0], part.first + inside[-1]
+
+
+def _stripped(text: str, begin: int, end: int) -> tuple[int, int]:
+    """The place without white space at its ends."""
+    while begin < end and text[begin].isspace():
+        begin += 1
+    while end > begin and text[end - 1].isspace():
+        end -= 1
+    return begin, end
+
+
+def _from_articles(name: str) -> Iterator[Question]:
+    try:
+        for number, article in enumerate(read_json(name)["data"], start=1):
+            for paragraph in article["paragraphs"]:
+                for each in paragraph["qas"]:
+                    place = f"{name}, article {number}, question {each.get('id', each['question'])!r}"
+                    texts = [(answer["text"], answer["answer_start"]) for answer in each.get("answers", [])]
+                    yield _checked(each["question"], paragraph["context"], texts, place)
+    except (KeyError, TypeError) as error:
+        raise RegardError(f"{name} is not as SQuAD's files are ({error} is missing or something else)") from None
+
+
+def _from_lines(name: str) -> Iterator[Question]:
+    for number, line in read_lines(name):
+        if not line.strip():
+            continue
+        place = f"{name}:{number}"
+        record = read_object(place, line, ("context", "question", "answer"))
+        if missing := [key for key in ("context", "question") if not isinstance(record.get(key), str)]:
+            raise RegardError(f"{place} has no text {missing[0]!r}; each line needs context, question and answers")
+        yield _checked(record["question"], record["context"], _answers(record, place), place)
+
+
+def _answers(record: Mapping[str, object], place: str) -> list[tuple[object, object]]:
+    if "answers" in record:
+        listed = record["answers"]
+        texts, starts = (listed.get(key) if isinstance(listed, dict) else None for key in ("text", "answer_start"))
+        if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+            raise RegardError(f"{place}: answers must have text and answer_start, two lists of one length")
+        return list(zip(texts, starts, strict=True))
+    return [(record["answer"], record.get("answer_start", -1))] if record.get("answer") else []
+
+
+def _checked(question: str, passage: str, answers: list[tuple[object, object]], place: str) -> Question:
+    """A question whose answers stand where the file says; an answer that stands elsewhere is found there."""
+    found = []
+    for text, start in answers:
+        if not isinstance(text, str):
+            raise RegardError(f"{place}: an answer is {type(text).__name__} and must be a text")
+        at = start if isinstance(start, int) and start >= 0 and passage.startswith(text, start) else passage.find(text)
+        if at < 0 or not text:
+            raise RegardError(f"{place}: the answer {text!r} is not in the passage; mend it, or leave the question out")
+        found.append((text, at))
+    return Question(question, passage, tuple(found), place)

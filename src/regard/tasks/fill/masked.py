@@ -1,0 +1,185 @@
+"""Fill in what is masked, and say whether a second text follows the first: how BERT learns to read.
+
+    loss    mean over masked tokens of −log P(token | the rest)  +  mean of −log P(follows or not)
+
+15 % of the tokens are chosen, anew in each epoch; 80 % of these become [MASK], 10 % become any token, 10 % stay.
+                                                                                              Devlin 2019, 3.1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.data.rows.batches import Draw, RowBatch
+from regard.data.rows.framing import IGNORED, Row
+from regard.errors import RegardError
+from regard.tasks.base import Looking, Score, Setting, Sight
+from regard.tasks.fill.documents import Document, pack, pair_up
+from regard.tasks.fill.task import MASK, Fill, FillData, Filled, likeliest
+from regard.tasks.modules import FillsGaps
+from regard.tasks.rows import Choices, Rows, body_config
+from regard.tasks.surfaces import Texts
+
+HIDDEN, CHANGED = 0.8, 0.9  # a draw below HIDDEN masks the token, below CHANGED replaces it, above leaves it
+
+
+class Masked(Fill):
+    """Fill, learned by masking. `mask` is the id of the token that stands for a hidden one."""
+
+    best = "accuracy"
+
+    def __init__(
+        self, rows: Rows, *, pairs: bool, share: float = 0.15, whole_words: bool = False, seed: int = 1
+    ) -> None:
+        self.rows, self.pairs, self.share, self.seed = rows, pairs, share, seed
+        special, inner = rows.framing.special, rows.tokenizer.inner
+        found = special.mask if special.mask is not None else inner.token_to_id(MASK)
+        if found is None:
+            raise RegardError(f"the tokenizer has no {MASK}, so nothing can be masked; take a body that has one")
+        self.mask: int = found
+        self.size = rows.tokenizer.size
+        self.silent = special.silent | {self.mask}
+        self.continues = _continuations(rows.tokenizer.vocabulary) if whole_words else frozenset()
+
+    @classmethod
+    def made(cls, rows: Rows, setting: Setting[FillData]) -> Masked:
+        model, data = body_config(setting.model), setting.data
+        if not model.says_words():
+            raise RegardError('task = "fill" needs the head that fills in words; set model.masked_words=true')
+        pairs = model.says_what_follows()
+        return cls(rows, pairs=pairs, share=data.mask, whole_words=data.whole_words, seed=setting.seed)
+
+    def encode(self, examples: Sequence[Document]) -> list[Row]:
+        """Rows in which nothing is masked yet; the target of each is whether its second text follows."""
+        documents = [self.rows.tokenizer.encode(list(each.sentences)) for each in examples]
+        if self.pairs:
+            return pair_up(documents, framing=self.rows.framing, seed=self.seed)
+        return pack(documents, framing=self.rows.framing)
+
+    def drawing(self) -> Draw:
+        return self.draw
+
+    def _drawn_once(self, rows: Sequence[Row]) -> list[Row]:
+        return [self.draw(row, numpy.random.default_rng([0, at])) for at, row in enumerate(rows)]
+
+    def draw(self, row: Row, generator: numpy.random.Generator) -> Row:
+        """The row with some of its tokens hidden: those are wanted, and at the first place whether the texts follow."""
+        ids, wanted = list(row.ids), [IGNORED] * len(row.ids)
+        groups: list[list[int]] = []
+        for place, token in enumerate(row.ids):
+            if token in self.silent:
+                continue
+            if token in self.continues and groups and groups[-1][-1] == place - 1:
+                groups[-1].append(place)
+            else:
+                groups.append([place])
+        tokens = sum(map(len, groups))
+        hide = max(1, round(self.share * tokens)) if tokens else 0
+        for number in generator.permutation(len(groups)).tolist():
+            if len(groups[number]) > hide:
+                continue
+            hide -= len(groups[number])
+            for place in groups[number]:
+                wanted[place], ids[place] = ids[place], self._instead(ids[place], generator)
+        if row.wanted:
+            wanted[0] = row.wanted[0]
+        return Row(tuple(ids), row.segments, tuple(wanted))
+
+    def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
+        """Summed over all targets, where the mean over pairs weighs as much as the mean over masked tokens."""
+        losses = self._losses(model, batch)
+        return torch.stack([each.mean() for each, _ in losses]).sum() * batch.targets
+
+    def sight(self, model: nn.Module, asked: Texts, look: Looking) -> Sight:
+        """What the model reads of a text or a pair, and which token it chooses for each mask, if there are any."""
+        assert isinstance(model, FillsGaps)
+        tokenizer = self.rows.tokenizer
+        row = self._row(asked)
+        places = [place for place, token in enumerate(row.ids) if token == self.mask]
+
+        def said(chosen: Sequence[int]) -> str:
+            filled = list(row.ids)
+            for place, token in zip(places, chosen, strict=True):
+                filled[place] = token
+            return tokenizer.decode([filled])[0]
+
+        names = tokenizer.pieces(list(range(len(model.embedding.table.weight))))
+        choices = Choices([names] * len(places), said=said, places=places)
+        return self.rows.sight(
+            model,
+            row,
+            asked.title,
+            lambda batch: model.words(model.states(batch.tokens, batch.lengths, batch.segments)[:, places]),
+            choices=choices.forced(look.reference) if places else None,
+        )
+
+    def scores(self, model: nn.Module, examples: Sequence[Document]) -> dict[str, Score]:
+        """On one draw of masks, always the same."""
+        rows = self._drawn_once(self.encode(examples))
+        names = ("accuracy", "next_sentence")
+        hits: dict[str, list[Tensor]] = {name: [] for name in names}
+        losses: list[Tensor] = []
+        for batch, _ in self.rows.applied(model, rows, lambda batch: batch.tokens):
+            with torch.no_grad():
+                found = self._losses(model, batch)
+            losses.append(found[0][0])
+            for name, (_, right) in zip(names, found, strict=False):
+                hits[name].append(right)
+        how = {"accuracy": "percent of masked tokens", "next_sentence": "percent of pairs judged right"}
+        shares = {name: 100 * float(torch.cat(each).float().mean()) for name, each in hits.items() if each}
+        perplexity = Score(float(torch.cat(losses).mean().exp()), "of masked tokens")
+        return {name: Score(value, how[name]) for name, value in shares.items()} | {"perplexity": perplexity}
+
+    def filled(self, model: nn.Module, asked: Texts) -> list[list[Filled]]:
+        assert isinstance(model, FillsGaps)
+        row = self._row(asked)
+        places = [place for place, token in enumerate(row.ids) if token == self.mask]
+        if not places:
+            name = self.rows.tokenizer.inner.id_to_token(self.mask)
+            raise RegardError(f"{asked.title!r} has no {name}; put it where a word is to be filled in")
+        ((_, shares),) = self.rows.applied(
+            model,
+            [row],
+            lambda b: model.words(model.states(b.tokens, b.lengths, b.segments)[0, places]).softmax(-1),
+        )
+        ids, tokenizer = list(row.ids), self.rows.tokenizer
+        return [likeliest(tokenizer, each, ids, place) for each, place in zip(shares, places, strict=True)]
+
+    def _losses(self, model: nn.Module, batch: RowBatch) -> list[tuple[Tensor, Tensor]]:
+        """For masked tokens, and then for pairs: the loss of each, and whether it was right."""
+        assert isinstance(model, FillsGaps)
+        hidden = model.states(batch.tokens, batch.lengths, batch.segments)
+        real = batch.wanted != IGNORED
+        real[:, 0] = False
+        given = [(model.words(hidden[real]), batch.wanted[real])]
+        if self.pairs:
+            given.append((model.follows(hidden), batch.wanted[:, 0]))
+        return [(F.cross_entropy(a, b, reduction="none"), a.argmax(-1) == b) for a, b in given]
+
+    def _instead(self, token: int, generator: numpy.random.Generator) -> int:
+        drawn = generator.random()
+        if drawn < HIDDEN:
+            return self.mask
+        return int(generator.integers(self.size)) if drawn < CHANGED else token
+
+    def _row(self, asked: Texts) -> Row:
+        """The row of a text or a pair, in which the name of the mask is the mask."""
+        framing, tokenizer = self.rows.framing, self.rows.tokenizer
+        name = tokenizer.inner.id_to_token(self.mask)
+        parts = [tokenizer.encode(text.split(name)) for text in asked if text is not None]
+        ids = [[token for piece in pieces for token in (self.mask, *piece)][1:] for pieces in parts]
+        size = sum(map(len, ids))
+        if size > framing.maximum - framing.room_taken(pair=len(ids) > 1):
+            raise RegardError(f"{asked.first[:40]!r}… has {size} tokens, more than the model reads; shorten it")
+        return framing.frame(*ids)
+
+
+def _continuations(vocabulary: Mapping[str, int]) -> frozenset[int]:
+    """The tokens that go on with a word: those that begin with ##, or where none does, those without a space."""
+    marked = frozenset(number for name, number in vocabulary.items() if name.startswith("##"))
+    return marked or frozenset(number for name, number in vocabulary.items() if not name.startswith(("▁", "Ġ")))

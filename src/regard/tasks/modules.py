@@ -1,0 +1,102 @@
+"""What tasks ask of a module beyond `forward`. A kind that offers a protocol can do the tasks that ask for it.
+
+AnswersSources   translate: an encoder-decoder on the step protocol
+SaysNext         write: a causal language model on the step protocol
+FillsGaps        fill by masking: an encoder with a head that says words
+ReadsBothWays    fill by two language models, one each way
+Carries          write: a causal model whose state goes from block to block
+Draws            translate: attention that draws at random while it learns
+
+B batch  L length  M width  V vocabulary
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from torch import Tensor, nn
+
+from regard.decoding.protocol import Model
+from regard.kernels.linear import Linear
+from regard.layers.embedding import Embedding
+from regard.models.choice import Rollout
+
+
+class StepModule(Model[Any, Any], Protocol):
+    """A module on the step protocol."""
+
+    output: Linear  # hidden states → logits over the vocabulary
+
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at."""
+        ...
+
+
+@runtime_checkable
+class AnswersSources(StepModule, Protocol):
+    """source (B, S), lengths (B,), given (B, T) → hidden (B, T, M)"""
+
+    source: Embedding
+
+    def __call__(self, source: Tensor, lengths: Tensor | None, given: Tensor, /) -> Tensor: ...
+
+
+@runtime_checkable
+class SaysNext(StepModule, Protocol):
+    """tokens (B, T) → hidden (B, T, M)"""
+
+    embedding: Embedding
+
+    def first(self, memory: Any) -> Tensor:
+        """The last token of each prompt, which the first step reads (B,)."""
+        ...
+
+    def __call__(self, tokens: Tensor, /) -> Tensor: ...
+
+
+@runtime_checkable
+class FillsGaps(Protocol):
+    """tokens (B, L) → hidden (B, L, M), with heads for hidden tokens and for the next sentence."""
+
+    embedding: Embedding
+
+    def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor: ...
+    def words(self, hidden: Tensor) -> Tensor:
+        """(…, M) → logits (…, V)"""
+        ...
+
+    def follows(self, hidden: Tensor) -> Tensor:
+        """(B, L, M) → logits (B, 2): the second text follows the first, or does not."""
+        ...
+
+
+@runtime_checkable
+class ReadsBothWays(Protocol):
+    """Two language models, one each way, with one output layer."""
+
+    output: Linear
+
+    def both_ways(self, tokens: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+
+StateT = TypeVar("StateT")
+
+
+@runtime_checkable
+class Carries(Protocol[StateT]):
+    """A causal model that goes on from one block of a text to the next: the module of a config with `carries`."""
+
+    def read(self, tokens: Tensor, state: StateT | None) -> tuple[Tensor, StateT]:
+        """tokens (B, T), after the state that the tokens before them left → h (B, T, M), and the state after them."""
+        ...
+
+
+@runtime_checkable
+class Draws(Protocol):
+    """An encoder-decoder whose attention may draw at random, so that its loss needs what was drawn."""
+
+    def rollout(self, source: Tensor, lengths: Tensor | None, given: Tensor, /) -> Rollout:
+        """source (B, S), lengths (B,), given (B, T) from BOS on → what `forward` returns, and the draws."""
+        ...

@@ -1,0 +1,302 @@
+"""A query and several texts in, the texts ordered by how well they answer the query out.
+
+    together   s(q, t) = σ(w · pool(h[q ; t]) + b)              one reading of both texts             Nogueira 2019
+               loss    −log s where the text is relevant, −log(1 − s) where it is not
+    apart      s(q, t) = e_q · e_t,   e = W pool(h) / |W pool(h)|      each text is read once          Karpukhin 2020
+               loss    −log softmax_j(20 s(q_i, t_j))_i, over the texts of a batch, for relevant t_i
+
+    scores     MRR: mean of 1 / rank of the first relevant text        accuracy: how often it is the first
+               nDCG@10 = Σ_r (2^label − 1) / log₂(1 + r) over the first ten, divided by its largest possible value
+
+B rows  M width  D width of the compared vectors
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Self, TypedDict
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.data.files import Column, is_numbered, read_rows
+from regard.data.rows.batches import RowBatch
+from regard.data.rows.framing import Row
+from regard.errors import RegardError
+from regard.tasks.base import Codec, Looking, RunOptions, Score, Setting, Sight, Surface
+from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, equal_rows, halves
+
+SCALE = 20.0
+TOP = 10  # texts that nDCG counts
+RELEVANCE = "relevance"
+CHOICES = ("not relevant", "relevant")
+
+
+class RankColumns(BaseModel):
+    """Where an example stands in a row: names, or numbers counted from 1.
+
+    In TSV and CSV a name means that the first line is a header. Not given: the first three columns of a TSV, "query",
+    "text" and "label" elsewhere.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: PositiveInt | str | None = None
+    text: PositiveInt | str | None = None
+    label: PositiveInt | str | None = None
+
+    def pick(self, *, numbered: bool) -> list[Column]:
+        query, text, label = (1, 2, 3) if numbered else ("query", "text", "label")
+        return [self.query or query, self.text or text, self.label or label]
+
+
+class RankData(RowsData):
+    """[data] of rank."""
+
+    read: Literal["together", "apart"] = Field(
+        "together", description="query and text are read as a pair, or apart and their vectors compared"
+    )
+    relevant: float = Field(1.0, description="a text with this label or a higher one is relevant")
+    vector: PositiveInt = Field(128, description="width of the vectors that are compared, if read apart")
+    columns: RankColumns = Field(default_factory=RankColumns, description="which columns")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A query, a text, and a number that says how well the text answers the query."""
+
+    query: str
+    text: str
+    label: float
+    place: str
+
+    @property
+    def key(self) -> str:
+        return self.query  # all texts of a query stay together
+
+
+class Query(NamedTuple):
+    """A query and the texts to be ordered."""
+
+    query: str
+    texts: tuple[str, ...]
+
+
+class Ranked(TypedDict):
+    """A text, its score, and its number among the texts that were given, from 0."""
+
+    text: str
+    score: float
+    index: int
+
+
+class Ranking(Surface[Query, list[Ranked]]):
+    """A query and texts in, the texts out, best first."""
+
+    answers = "texts in order"
+    example = "$'a query\\tone text\\tanother text'"
+    two_texts = True
+    between = ""
+
+    def parse(self, line: str) -> Query:
+        query, *texts = line.split("\t")
+        return self._checked(query, texts)
+
+    def from_json(self, body: object) -> Query:
+        if isinstance(body, Mapping):
+            return self._checked(body.get("query"), body.get("texts"))
+        if isinstance(body, list | tuple) and len(body) == 2:
+            return self._checked(*body)
+        raise RegardError('give {"query": "…", "texts": ["…", "…"]}, or a query and a list of texts')
+
+    def lines(self, answer: list[Ranked], options: RunOptions) -> list[str]:
+        return ["\n".join(f"{each['text']}\t{each['score']:.4f}" for each in answer)]
+
+    def _checked(self, query: object, texts: object) -> Query:
+        listed = [texts] if isinstance(texts, str) else texts
+        if not isinstance(query, str) or not isinstance(listed, list | tuple) or not listed:
+            raise RegardError("give a query and one or more texts, with tabs between them on a line")
+        if not all(isinstance(text, str) for text in listed):
+            raise RegardError("the texts of a query must be a list of texts")
+        return Query(query, tuple(listed))
+
+
+class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
+    """The task. The head has one output if texts are read together with the query, and else one for each of D."""
+
+    forms = ("encoder", "causal")
+    uses = "text"
+    data = RankData
+    surface = Ranking()
+    best = "mrr"
+
+    def __init__(self, rows: Rows, labels: Sequence[str] = (RELEVANCE,), *, relevant: float = 1.0) -> None:
+        self.rows, self.labels, self.relevant = rows, tuple(labels), relevant
+
+    @property
+    def apart(self) -> bool:
+        return self.labels != (RELEVANCE,)
+
+    @classmethod
+    def from_setting(cls, setting: Setting[RankData], codec: Codec) -> Self:
+        rows = Rows.of(setting.model, codec, max_length=setting.data.max_length)
+        return cls(rows, codec.labels, relevant=setting.data.relevant)
+
+    @classmethod
+    def learn(cls, setting: Setting[RankData], train: list[Candidate], body: Codec | None) -> Codec:
+        """As for every task on rows. Read apart, the outputs of the head are the numbers of a vector."""
+        data = setting.data
+        relevant = sum(example.label >= data.relevant for example in train)
+        if relevant in (0, len(train)):
+            share = "no" if not relevant else "only"
+            raise RegardError(f"data.train has {share} relevant texts; it needs both kinds: check data.relevant")
+        labels = (RELEVANCE,) if data.read == "together" else tuple(f"vector {number}" for number in range(data.vector))
+        return Codec(super().learn(setting, train, body).tokenizers, labels)
+
+    @classmethod
+    def examples(cls, name: str, data: RankData) -> Iterator[Candidate]:
+        """The candidates of a file; blank lines are skipped."""
+        columns = data.columns.pick(numbered=is_numbered(name))
+        for line, (query, text, label) in read_rows(name, columns, numbers=True):
+            place = f"{name}:{line}"
+            if not query and not text:
+                continue
+            if not query.strip() or not text.strip():
+                raise RegardError(f"{place} has no {'text' if query.strip() else 'query'}; fill it in, or leave it out")
+            yield Candidate(query, text, _number(label, place), place)
+
+    @classmethod
+    def lines(cls, examples: list[Candidate]) -> Iterator[str]:
+        return ("\t".join([query, *(each.text for each in group)]) for query, group in _by_query(examples).items())
+
+    @classmethod
+    def texts(cls, examples: Sequence[Candidate]) -> Iterator[str]:
+        return (text for example in examples for text in (example.query, example.text))
+
+    def encode(self, examples: Sequence[Candidate]) -> list[Row]:
+        queries, texts = [each.query for each in examples], [each.text for each in examples]
+        wanted = [(int(each.label >= self.relevant),) for each in examples]
+        if not self.apart:
+            framed = self.rows.frame(queries, texts)
+            return [Row(row.ids, row.segments, each) for row, each in zip(framed, wanted, strict=True)]
+        nothing = [None] * len(examples)
+        both = zip(self.rows.frame(queries, nothing), self.rows.frame(texts, nothing), wanted, strict=True)
+        return [Row(q.ids + t.ids, (0,) * len(q.ids) + (1,) * len(t.ids), each) for q, t, each in both]
+
+    def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
+        """Summed over the texts."""
+        right = batch.wanted[:, 0]
+        if not self.apart:
+            logits = model(batch.tokens, batch.lengths, batch.segments)[:, 0]  # (B,)
+            return F.binary_cross_entropy_with_logits(logits, right.to(logits.dtype), reduction="sum")
+        queries, texts = halves(batch)
+        scores = SCALE * self._vectors(model, *queries) @ self._vectors(model, *texts).T  # (B, B)
+        same = equal_rows(queries[0]) & (right == 1).unsqueeze(0) | equal_rows(texts[0])
+        also_right = same & ~torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+        losses = -scores.masked_fill(also_right, -torch.inf).log_softmax(-1).diagonal()
+        return (losses * right).sum()
+
+    def _vectors(self, model: nn.Module, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """tokens (B, L) → (B, D), each of length 1."""
+        return F.normalize(model(tokens, lengths, torch.zeros_like(tokens)), dim=-1)
+
+    def answer(self, model: nn.Module, asked: Sequence[Query], options: RunOptions) -> list[list[Ranked]]:
+        scores = iter(self.judged(model, [(each.query, text) for each in asked for text in each.texts]))
+        found = []
+        for each in asked:
+            ranked: list[Ranked] = [
+                {"text": text, "score": next(scores), "index": number} for number, text in enumerate(each.texts)
+            ]
+            found.append(sorted(ranked, key=lambda one: -one["score"]))
+        return found
+
+    def judged(self, model: nn.Module, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """s(q, t) of each pair."""
+        if self.apart:
+            texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+            place = {text: number for number, text in enumerate(texts)}
+            vectors = self._passed(model, self.rows.frame(texts, [None] * len(texts)))
+            vectors = F.normalize(vectors, dim=-1) if texts else vectors
+            return [float(vectors[place[query]] @ vectors[place[text]]) for query, text in pairs]
+        framed = self.rows.frame([query for query, _ in pairs], [text for _, text in pairs])
+        return self._passed(model, framed).sigmoid().flatten().tolist()
+
+    def _passed(self, model: nn.Module, rows: Sequence[Row]) -> Tensor:
+        """The output of the head for each row, in order: (N, 1) or (N, D)"""
+        found = torch.zeros(len(rows), len(self.labels))
+        for batch, outputs in self.rows.passes(model, rows):
+            found[list(batch.rows)] = outputs.float().cpu()
+        return found
+
+    def sight(self, model: nn.Module, asked: Query, look: Looking) -> Sight:
+        """The query with the text that fits it best. Read apart, it is that text alone that the model reads."""
+        best = self.answer(model, [asked], RunOptions())[0][0]["text"]
+        title = f"{asked.query} | {best}"
+        if self.apart:
+            (row,) = self.rows.frame([best], [None])
+            note = "query and text are read apart, and their vectors are compared: this is the reading of the text"
+            return self.rows.sight(
+                model, row, title, lambda b: model(b.tokens, b.lengths, b.segments)[:, None, :0], notes=(note,)
+            )
+        (row,) = self.rows.frame([asked.query], [best])
+
+        def logits(batch: RowBatch) -> Tensor:
+            relevance = model(batch.tokens, batch.lengths, batch.segments)  # (B, 1)
+            return torch.cat([torch.zeros_like(relevance), relevance], -1).unsqueeze(1)  # σ(s) is softmax(0, s)
+
+        choices = Choices([CHOICES], said=lambda chosen: CHOICES[chosen[0]]).forced(look.reference)
+        return self.rows.sight(model, row, title, logits, choices=choices)
+
+    def scores(self, model: nn.Module, examples: Sequence[Candidate]) -> dict[str, Score]:
+        groups = [group for group in _by_query(examples).values() if any(e.label >= self.relevant for e in group)]
+        if not groups:
+            raise RegardError("no query has a relevant text, so nothing can be scored; check data.relevant")
+        flat = [each for group in groups for each in group]
+        judged = iter(self.judged(model, [(each.query, each.text) for each in flat]))
+        ranked = [self._ranked(group, [next(judged) for _ in group]) for group in groups]
+        firsts = [1 + [label >= self.relevant for label in labels].index(True) for labels in ranked]
+        how = f"of {len(groups)} queries with {len(flat) / len(groups):.1f} texts each"
+        return {
+            "mrr": Score(100 * sum(1 / first for first in firsts) / len(firsts), f"mean of 1 / rank {how}, in percent"),
+            "ndcg@10": Score(100 * sum(map(ndcg, ranked)) / len(ranked), f"{how}, in percent"),
+            "accuracy": Score(100 * sum(first == 1 for first in firsts) / len(firsts), f"percent {how}"),
+        }
+
+    @staticmethod
+    def _ranked(group: Sequence[Candidate], scores: Sequence[float]) -> list[float]:
+        """The labels of the texts, best score first; of equal scores, the lower label stands before."""
+        order = sorted(zip(scores, (each.label for each in group), strict=True), key=lambda pair: (-pair[0], pair[1]))
+        return [label for _, label in order]
+
+
+def ndcg(labels: Sequence[float], *, top: int = TOP) -> float:
+    """Discounted gain of labels in the order found, divided by that of the best order (Järvelin 2002)."""
+
+    def gain(order: Sequence[float]) -> float:
+        return sum((2 ** max(label, 0.0) - 1) / math.log2(1 + rank) for rank, label in enumerate(order[:top], start=1))
+
+    best = gain(sorted(labels, reverse=True))
+    return gain(labels) / best if best else 0.0
+
+
+def _by_query(examples: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+    groups: dict[str, list[Candidate]] = {}
+    for example in examples:
+        groups.setdefault(example.query, []).append(example)
+    return groups
+
+
+def _number(cell: str, place: str) -> float:
+    try:
+        number = float(cell)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or abs(number) > 100:
+        raise RegardError(
+            f"{place} has the label {cell[:40]!r}, and a number up to 100 is expected: how relevant the text is"
+        )
+    return number

@@ -1,0 +1,338 @@
+"""What tasks on rows of text share: their [data], the tokenizer with the frame, batches, and passes over many texts."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+
+from regard.data.rows.batches import Draw, RowBatch, RowStream, in_order_of_length
+from regard.data.rows.framing import Framing, Row
+from regard.data.splits import DataTable, Splits, hold_out
+from regard.data.tokenizers import Tokenizer, Tokenizers
+from regard.errors import RegardError, listed
+from regard.models import Form
+from regard.models.facts import BodyConfig, ModelConfig
+from regard.models.heads import body_of, headed
+from regard.tasks.base import (
+    FINE_TUNING,
+    AnswerT,
+    AskedT,
+    Codec,
+    Exam,
+    Objective,
+    RunOptions,
+    Score,
+    Setting,
+    Side,
+    Sight,
+    Task,
+    Work,
+)
+
+BATCH_TOKENS = 4096  # of texts that are answered together
+ANY_LENGTH = 1 << 20  # tokens, for a model without a longest input
+QUICK = 2000  # examples that validation answers: enough to rank checkpoints by
+
+
+class RowsData(DataTable):
+    """What the [data] of every task on rows of text has."""
+
+    train: str | list[str] | None = Field(None, description="a file, or a list of files")
+    valid: str | list[str] | None = Field(None, description="as train; without it, examples are held out of train")
+    test: str | list[str] | None = Field(None, description="as train")
+    max_length: PositiveInt = Field(128, description="longest input in tokens, special tokens included")
+    hold_out: PositiveInt | float | None = Field(
+        None, description="examples held out: a number or a share; 2 % if none"
+    )
+
+
+class Example(Protocol):
+    """What can be learned from, and where it was read; `key` is the same for examples that belong together."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def place(self) -> str: ...
+
+
+RowsDataT = TypeVar("RowsDataT", bound=RowsData)
+ExampleT = TypeVar("ExampleT", bound=Example)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How texts become rows that a model reads."""
+
+    tokenizer: Tokenizer
+    framing: Framing
+
+    @classmethod
+    def of(cls, model: ModelConfig, codec: Codec, *, max_length: int | None = None) -> Rows:
+        """Rows for a model, no longer than the model reads."""
+        body = body_config(model)
+        longest = body.reads() or ANY_LENGTH
+        segments = 1 if body.segments_told_apart() == 1 else 2
+        framing = Framing(body.special, min(longest, max_length or longest), segments=segments)
+        return cls(codec.texts().source, framing)
+
+    def frame(self, firsts: Sequence[str], seconds: Sequence[str | None]) -> list[Row]:
+        """Texts, or pairs of them. A text that is too long is cut, with a warning that says how many were."""
+        whole = self.tokenizer.encode(list(firsts))
+        partners = iter(self.tokenizer.encode([text for text in seconds if text is not None]))
+        pairs = [next(partners) if text is not None else None for text in seconds]
+        framed = [self.framing.frame(*pair) for pair in zip(whole, pairs, strict=True)]
+        cut = sum(
+            len(row.ids) - self.framing.room_taken(pair=second is not None) < len(first) + len(second or ())
+            for row, first, second in zip(framed, whole, pairs, strict=True)
+        )
+        if cut:
+            warnings.warn(
+                f"{cut:,} of {len(framed):,} texts have more than {self.framing.maximum} tokens, and only their "
+                "beginning is read",
+                stacklevel=2,
+            )
+        return framed
+
+    def passes(
+        self, model: nn.Module, rows: Sequence[Row], *, batch_tokens: int = BATCH_TOKENS
+    ) -> Iterator[tuple[RowBatch, Tensor]]:
+        """Every row once, in batches by length, with the output of the model; nothing is learned."""
+        return self.applied(model, rows, lambda b: model(b.tokens, b.lengths, b.segments), batch_tokens=batch_tokens)
+
+    def applied(
+        self,
+        model: nn.Module,
+        rows: Sequence[Row],
+        function: Callable[[RowBatch], Tensor],
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> Iterator[tuple[RowBatch, Tensor]]:
+        """Every row once, in batches by length, with the value of a function of the batch."""
+        device = next(model.parameters()).device
+        for batch in in_order_of_length(rows, batch_tokens=batch_tokens, special=self.framing.special):
+            there = batch.to(device)
+            with torch.no_grad():
+                found = function(there)
+            yield there, found
+
+    def sight(
+        self,
+        model: nn.Module,
+        row: Row,
+        text: str,
+        logits: Callable[[RowBatch], Tensor],
+        *,
+        choices: Choices | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Sight:
+        """One row as a model reads it; `logits` of a batch of copies of the row are (B, N, C)."""
+        body, device = body_of(model), next(model.parameters()).device
+        (batch,) = in_order_of_length([row], batch_tokens=1, special=self.framing.special)
+        batch = batch.to(device)
+
+        def chosen_by(places: Tensor | None) -> Tensor:
+            if places is None:
+                return logits(batch)[0]
+            rows = torch.arange(len(places), device=device)
+            return logits(_copies(batch, len(places)))[rows, places]
+
+        sight = Sight(
+            title=text,
+            source=Side(tuple(self.tokenizer.pieces(list(row.ids))), text=text, border=_border(row)),
+            logits=chosen_by,
+            sides=lambda _path: ("source", "source"),
+            embedding=body.embedding,
+            layer_paths=body.layer_paths,
+            reads_backwards=body.reads_backwards,
+            notes=notes,
+        )
+        return sight if choices is None else choices.put_into(sight)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a model chooses in a row: N times one of C, by name."""
+
+    names: Sequence[Sequence[str]]  # what may be chosen (N, C)
+    said: Callable[[Sequence[int]], str]  # from what was chosen to the answer
+    chosen: Sequence[int] | None = None  # the most probable unless given
+    places: Sequence[int] = ()  # the token that each choice is about, if not the whole row (N,)
+
+    def forced(self, reference: str | None) -> Choices:
+        """The same as if `reference` were chosen."""
+        if reference is None:
+            return self
+        if len(self.names) != 1:
+            raise RegardError(
+                f"reference={reference!r} is for one choice, and here are {len(self.names)}; leave it out"
+            )
+        if reference not in self.names[0]:
+            raise RegardError(f"reference={reference!r} cannot be chosen here; there are {listed(self.names[0])}")
+        return replace(self, chosen=[self.names[0].index(reference)])
+
+    def put_into(self, sight: Sight) -> Sight:
+        def outcome(chosen: Sequence[int]) -> tuple[Side, str]:
+            text = self.said(chosen)
+            items = tuple(names[each] for names, each in zip(self.names, chosen, strict=True))
+            return Side(items, text=text), text
+
+        return replace(
+            sight,
+            outcome=outcome,
+            names=lambda at, numbers: [self.names[at][number] for number in numbers],
+            chosen=self.chosen,
+            places=self.places,
+        )
+
+
+class RowsTask(
+    Task[RowsDataT, list[ExampleT], AskedT, AnswerT, RowBatch], Generic[RowsDataT, ExampleT, AskedT, AnswerT]
+):
+    """A task whose examples fit in memory and become rows of text."""
+
+    forms: ClassVar[tuple[Form, ...]] = ("encoder",)
+    honours = FINE_TUNING
+    best: ClassVar[str]  # the score that checkpoints are ranked by; "loss", or one of which more is better
+    rows: Rows
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    @abstractmethod
+    def examples(cls, name: str, data: RowsDataT) -> Iterator[ExampleT]:
+        """The examples of one file."""
+
+    @classmethod
+    @abstractmethod
+    def texts(cls, examples: Sequence[ExampleT]) -> Iterator[str]:
+        """All texts, to learn a vocabulary from."""
+
+    @abstractmethod
+    def encode(self, examples: Sequence[ExampleT]) -> list[Row]:
+        """The rows to learn from, with what is to be predicted."""
+
+    @abstractmethod
+    def scores(self, model: nn.Module, examples: Sequence[ExampleT]) -> dict[str, Score]:
+        """What the task is judged by."""
+
+    @classmethod
+    def labels_of(cls, examples: Sequence[ExampleT]) -> tuple[str, ...]:
+        """What the head tells apart, in its order."""
+        return ()
+
+    @classmethod
+    def read(cls, entry: object, data: RowsDataT, *, key: str) -> list[ExampleT]:
+        if not entry:
+            raise RegardError(f"{key} is missing; name a file, such as --set {key}=my.tsv")
+        names = entry if isinstance(entry, list) else [entry]
+        found = [example for name in names for example in cls.examples(str(name), data)]
+        if not found:
+            raise RegardError(f"{key} = {entry!r} has no examples; name another file")
+        return found
+
+    @classmethod
+    def open(cls, setting: Setting[RowsDataT], work: Work | None) -> Splits[list[ExampleT]]:
+        data = setting.data
+        train = cls.read(data.train, data, key="data.train")
+        test = cls.read(data.test, data, key="data.test") if data.test else None
+        if data.valid:
+            return Splits(train, cls.read(data.valid, data, key="data.valid"), test)
+        apart = hold_out((example.key for example in train), amount=data.hold_out, seed=setting.seed)
+        kept = [example for example in train if example.key not in apart]
+        return Splits(kept, [example for example in train if example.key in apart], test)
+
+    @classmethod
+    def learn(cls, setting: Setting[RowsDataT], train: list[ExampleT], body: Codec | None) -> Codec:
+        labels = cls.labels_of(train)
+        if body is not None:
+            return Codec(body.texts(), labels)
+        tokenizer = Tokenizer.learn(cls.texts(train), setting.tokenizer)
+        return Codec(Tokenizers(tokenizer), labels)
+
+    def module(self, model: ModelConfig) -> nn.Module:
+        """The body with a head on it, for the whole text or for each token."""
+        pooled = self.uses == "text"
+        size = self.rows.tokenizer.size
+        return headed(body_config(model), classes=len(self.labels), pooled=pooled, vocabulary=size)
+
+    def batches(self, examples: list[ExampleT], setting: Setting[RowsDataT], work: Work, *, name: str) -> RowStream:
+        return RowStream(
+            self.encode(examples),
+            batch_tokens=setting.batch_tokens,
+            seed=setting.seed,
+            special=self.rows.framing.special,
+            share=work.share,
+            draw=self.drawing(),
+        )
+
+    def drawing(self) -> Draw | None:
+        """What is drawn anew of each row in each epoch, and once for validation."""
+        return None
+
+    def objective(self, splits: Splits[list[ExampleT]]) -> Objective:
+        return Objective(self.best, higher=self.best != "loss")
+
+    def quick_exam(self, valid: list[ExampleT], batches: object) -> Exam:
+        some = valid if len(valid) <= QUICK else random.Random(0).sample(valid, QUICK)
+        return Exam(f"{len(some):,} examples", lambda model: self.scores(model, some))
+
+    def exam(self, examples: list[ExampleT], options: RunOptions, *, tokenize: str = "13a") -> Exam:
+        return Exam(f"{len(examples):,} examples", lambda model: self.scores(model, examples))
+
+
+def body_config(model: ModelConfig) -> BodyConfig:
+    """The config of a kind that a head can stand on."""
+    if not isinstance(model, BodyConfig):
+        raise RegardError(f'model.kind = "{model.kind}" does not read rows of text; take one that does, such as "bert"')
+    return model
+
+
+def label_numbers(labels: Sequence[str], wanted: Sequence[str], place: str) -> list[int]:
+    """The number of each label; one that was not learned is an error that names it."""
+    known = {label: number for number, label in enumerate(labels)}
+    for label in wanted:
+        if label not in known:
+            shown = ", ".join(labels[:20]) + (", …" if len(labels) > 20 else "")
+            raise RegardError(f"{place} has the label {label!r}, which data.train has not; it has {shown}")
+    return [known[label] for label in wanted]
+
+
+def halves(batch: RowBatch) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Both texts of rows that hold two, one after the other, as segments 0 and 1: tokens (B, L′) and lengths (B,)."""
+    second = batch.segments.sum(1)
+    first = batch.lengths - second
+    return (_part(batch.tokens, torch.zeros_like(first), first), first), (_part(batch.tokens, first, second), second)
+
+
+def equal_rows(tokens: Tensor) -> Tensor:
+    """Which rows are the same: (B, L) → (B, B)"""
+    return (tokens.unsqueeze(1) == tokens.unsqueeze(0)).all(-1)
+
+
+def _part(tokens: Tensor, begin: Tensor, size: Tensor) -> Tensor:
+    """Of each row `size` (B,) tokens from `begin` (B,) on, then padding: (B, L) → (B, longest)"""
+    at = torch.arange(int(size.max()), device=tokens.device)
+    found = tokens.gather(1, (begin.unsqueeze(1) + at).clamp(max=tokens.shape[1] - 1))
+    return found.masked_fill(at >= size.unsqueeze(1), 0)
+
+
+def _border(row: Row) -> int | None:
+    """Where the second text of a row begins."""
+    return row.segments.index(1) if 1 in row.segments else None
+
+
+def _copies(batch: RowBatch, count: int) -> RowBatch:
+    """The one row of a batch, so many times."""
+    return replace(
+        batch,
+        tokens=batch.tokens.expand(count, -1),
+        lengths=batch.lengths.expand(count),
+        segments=batch.segments.expand(count, -1),
+    )

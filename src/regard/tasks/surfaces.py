@@ -1,0 +1,134 @@
+"""Surfaces that several tasks share. Torch is not imported here.
+
+TextToTexts   a text in, texts out, best first: translate, transcribe
+Prompt        the beginning of a text in, continuations out: write
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from regard.errors import RegardError
+from regard.tasks.base import RunOptions, Surface
+
+SEARCH = frozenset(
+    ["beam", "n_best", "sample", "samples", "temperature", "top_k", "top_p", "seed", "max_length", "no_repeat_ngram"]
+)  # options of every search
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A text, the score it was ranked by, its tokens with log p of each, and what else was asked for."""
+
+    text: str
+    score: float
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    alignment: tuple[tuple[int, int], ...] | None = None  # (source, target) word numbers, from 0
+    pieces: tuple[str, ...] | None = None  # the names of the tokens
+
+
+NOTHING = Answer("", 0.0, (), ())  # the answer to an empty text
+
+
+class TextToTexts(Surface[str, list[Answer]]):
+    """A text in, texts out, best first."""
+
+    answers = "texts"
+    options = SEARCH | {"prefix", "alignment", "replace_unknown", "runtime", "compute_type"}
+
+    def parse(self, line: str) -> str:
+        return line
+
+    def from_json(self, body: object) -> str:
+        return text_of(body)
+
+    def to_json(self, answer: list[Answer]) -> object:
+        return [_as_json(each) for each in answer]
+
+    def lines(self, answer: list[Answer], options: RunOptions) -> list[str]:
+        return ["\t".join(_columns(each, options)) for each in answer]
+
+    def brief(self, answer: list[Answer]) -> str:
+        return answer[0].text
+
+    def tokens(self, answer: list[Answer]) -> int:
+        return len(answer[0].tokens) + 1
+
+
+class Prompt(TextToTexts):
+    """The beginning of a text in, continuations out. A continuation may have several lines."""
+
+    options = SEARCH | {"stop"}
+    together = 1  # a continuation is printed while it is written
+    between = "---"
+
+    def lines(self, answer: list[Answer], options: RunOptions) -> list[str]:
+        return [each.text for each in answer]
+
+
+def _as_json(answer: Answer) -> JsonValue:
+    found: dict[str, JsonValue] = {"text": answer.text, "score": answer.score}
+    if answer.pieces is not None:
+        found["tokens"] = list(answer.pieces)
+    if answer.alignment is not None:
+        found["alignment"] = [list(pair) for pair in answer.alignment]
+    return found
+
+
+def _columns(answer: Answer, options: RunOptions) -> list[str]:
+    score = [f"{answer.score:.4f}"] if options.scores else []
+    words = [] if answer.alignment is None else [" ".join(f"{source}-{target}" for source, target in answer.alignment)]
+    return [answer.text.replace("\n", " "), *score, *words]
+
+
+class Texts(NamedTuple):
+    """One text, or two that are read together."""
+
+    first: str
+    second: str | None = None
+
+    @property
+    def line(self) -> str:
+        """As a line of input."""
+        return "\t".join(" ".join(text.split()) for text in self if text is not None)
+
+    @property
+    def joined(self) -> str:
+        """As one text."""
+        return " ".join(text for text in self if text is not None)
+
+    @property
+    def title(self) -> str:
+        return self.first if self.second is None else f"{self.first} | {self.second}"
+
+
+def one_or_two(line: str) -> Texts:
+    """A line holds a text, or two with a tab between them."""
+    first, tab, second = line.partition("\t")
+    return Texts(first, second if tab else None)
+
+
+def texts_of(body: object, *, keys: tuple[str, str]) -> Texts:
+    """A text, a list of one or two, or an object with these keys, of which the second may be missing."""
+    if isinstance(body, str):
+        return Texts(body)
+    if isinstance(body, Mapping):
+        body = [body[key] for key in keys if body.get(key) is not None]
+    if not isinstance(body, Sequence) or not all(isinstance(each, str) for each in body):
+        raise RegardError(f'give a text, two texts, or {{"{keys[0]}": "…", "{keys[1]}": "…"}}')
+    if len(body) not in (1, 2):
+        raise RegardError(f"{len(body)} texts were given where one or two are asked about; give a text or a pair")
+    return Texts(*body)
+
+
+def text_of(body: object) -> str:
+    """A text, or an object with the key "text"."""
+    found = body.get("text") if isinstance(body, Mapping) else body
+    if not isinstance(found, str):
+        raise RegardError(f'give a text, or {{"text": "…"}}, and not {type(found).__name__}')
+    return found

@@ -1,0 +1,364 @@
+"""One text in, one text out: translation, and everything of that shape (spelling to sound, messy to clean).
+
+batch  → loss       Σ over target tokens of −log P(y_t | y_<t, x), smoothed
+texts  → answers    by greedy search, beam search or sampling
+answers → scores    BLEU, chrF, TER and exact match; for lexicons word and symbol error
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from regard import models
+from regard.checking import check
+from regard.data.bpe_dropout import PairDropout
+from regard.data.pairs import shortlist
+from regard.data.pairs.batches import PairBatch, PairStream, SourceBatch, source_batches
+from regard.data.pairs.corpus import prepare
+from regard.data.pairs.examples import Examples, PairsData, open_examples, open_splits, references
+from regard.data.splits import Splits
+from regard.data.streams import Batch, Stream
+from regard.data.tokenizers import Tokenizers
+from regard.decoding import DecodingConfig, Hypothesis, align, search, side_by_side, unknown_sources
+from regard.decoding.tree import Tree
+from regard.errors import RegardError
+from regard.kernels.r_drop import r_drop_loss
+from regard.kernels.vocabulary_loss import vocabulary_loss
+from regard.models.facts import ModelConfig
+from regard.tasks.base import Codec, Exam, Looking, Objective, RunOptions, Score, Setting, Side, Sight, Task, Work
+from regard.tasks.modules import AnswersSources, Draws
+from regard.tasks.scores import References, bleu, lexicon_scores, text_scores
+from regard.tasks.significance import Comparison, compare_lexicons, compare_texts
+from regard.tasks.surfaces import NOTHING, Answer, TextToTexts
+from regard.tasks.translate.teacher import distil
+from regard.tasks.translate.words import fill_in, source_words, word_alignment, worth_asking
+
+QUICK = 1000  # sources that validation answers: enough to rank checkpoints by
+
+
+class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
+    """The task, with the tokenizers of both sides."""
+
+    forms = ("pairs",)
+    honours = frozenset(
+        {"tokenizer.dropout", "tokenizer.shared", "training.label_smoothing", "training.r_drop", "decoding"}
+    )
+    defaults: ClassVar = {"training.label_smoothing": 0.1}
+    data = PairsData
+    surface = TextToTexts()
+    best: ClassVar[Objective] = Objective("bleu", higher=True)
+
+    def __init__(self, tokenizers: Tokenizers, *, smoothing: float = 0.0, r_drop: float = 0.0) -> None:
+        self.tokenizers, self.smoothing, self.r_drop = tokenizers, smoothing, r_drop
+
+    @classmethod
+    def from_setting(cls, setting: Setting[PairsData], codec: Codec) -> Self:
+        return cls(codec.texts(), smoothing=setting.label_smoothing, r_drop=setting.r_drop)
+
+    @classmethod
+    def read(cls, entry: object, data: PairsData, *, key: str) -> Examples:
+        named = check(PairsData, {"test": str(entry) if isinstance(entry, Path) else entry}, where=key)
+        return open_examples(named.test, key=key, columns=data.columns)
+
+    @classmethod
+    def open(cls, setting: Setting[PairsData], work: Work | None) -> Splits[Examples]:
+        """With a teacher, its answers are learned instead of the targets."""
+        splits = open_splits(setting.data, seed=setting.seed)
+        if work is None or not setting.data.teacher:
+            return splits
+        taught = distil(
+            splits.train, teacher=Path(setting.data.teacher), folder=work.folder / "teacher", tell=work.tell
+        )
+        return replace(splits, train=taught)
+
+    @classmethod
+    def lines(cls, examples: Examples) -> Iterator[str]:
+        return (pair.source for pair in examples)
+
+    @classmethod
+    def learn(cls, setting: Setting[PairsData], train: Examples, body: Codec | None) -> Codec:
+        return Codec(Tokenizers.train(train, setting.tokenizer))
+
+    def module(self, model: ModelConfig) -> nn.Module:
+        target = None if self.tokenizers.shared else self.tokenizers.target.size
+        return models.from_config(model, vocabulary=self.tokenizers.source.size, target_vocabulary=target)
+
+    def batches(self, examples: Examples, setting: Setting[PairsData], work: Work, *, name: str) -> PairStream:
+        data, rate = setting.data, setting.tokenizer.dropout if name == "train" else 0.0
+        corpus = prepare(
+            examples,
+            self.tokenizers,
+            folder=work.folder / "corpus",
+            name=name,
+            filters=data.filters,
+            progress=lambda pairs: work.tell(f"reading the {name} pairs: {pairs:,}"),
+        )
+        dropout = PairDropout(self.tokenizers, rate=rate, seed=setting.seed, longest=data.max_length) if rate else None
+        return PairStream(
+            corpus, batch_tokens=setting.batch_tokens, seed=setting.seed, share=work.share, dropout=dropout
+        )
+
+    def loss(self, model: nn.Module, batch: PairBatch, *, plain: bool = False) -> Tensor:
+        """Summed over the target tokens of the batch.
+
+        A model that draws at random while it learns (hard attention) has a `rollout`, which adds what its draws can
+        learn from.
+        """
+        assert isinstance(model, AnswersSources)
+        smoothing, divergence = (0.0, 0.0) if plain else (self.smoothing, self.r_drop)
+        wanted, source, lengths, given = batch.target[:, 1:], batch.source, batch.source_lengths, batch.target[:, :-1]
+        if divergence:  # two passes with different dropout, as one batch twice as high
+            wanted, source, given = (x.repeat(2, 1) for x in (wanted, source, given))
+            lengths = lengths.repeat(2)
+        real = wanted.ne(self.tokenizers.special.pad or 0)
+        rollout = model.rollout(source, lengths, given) if isinstance(model, Draws) else None
+        hidden, targets = (model(source, lengths, given) if rollout is None else rollout.hidden)[real], wanted[real]
+        if divergence:
+            first, second = hidden.chunk(2)
+            total, losses = r_drop_loss(
+                first, second, model.output, targets.chunk(2)[0], weight=divergence, smoothing=smoothing
+            )
+        else:
+            total, losses = vocabulary_loss(hidden, model.output, targets, smoothing=smoothing)
+        if rollout is not None:
+            surrogate = rollout.surrogate(losses.new_zeros(wanted.shape).masked_scatter(real, losses), real)
+            total = total + (surrogate / 2 if divergence else surrogate)
+        return total
+
+    def objective(self, splits: Splits[Examples]) -> Objective:
+        return self.best
+
+    def quick_exam(self, valid: Examples, batches: Stream[PairBatch]) -> Exam:
+        """Greedy answers to the first sources, scored by the one number that ranks checkpoints."""
+        some = dict(islice(wanted(valid).items(), QUICK))
+        longest = max(int(batch.target_lengths.max()) for batch in batches.in_order())
+        decoding = DecodingConfig(beam=1, max_length=longest + longest // 2)
+
+        def scores(model: nn.Module) -> dict[str, Score]:
+            return self.validation_score(self._best(model, list(some), decoding), list(some.values()))
+
+        return Exam(f"{len(some):,} texts", scores)
+
+    def exam(self, examples: Examples, options: RunOptions, *, tokenize: str = "13a") -> Exam:
+        every = wanted(examples)
+
+        def scores(model: nn.Module) -> dict[str, Score]:
+            return self.scores(
+                self._best(model, list(every), options.decoding), list(every.values()), tokenize=tokenize
+            )
+
+        return Exam(f"{len(every):,} texts", scores)
+
+    def _best(self, model: nn.Module, texts: list[str], decoding: DecodingConfig) -> list[str]:
+        return [answers[0].text for answers in self.translate(model, texts, decoding=decoding)]
+
+    def answer(self, model: nn.Module, asked: Sequence[str], options: RunOptions) -> list[list[Answer]]:
+        prefix = None if options.prefix is None else [options.prefix] * len(asked)
+        found = self.translate(model, asked, decoding=options.decoding, prefix=prefix)
+        return [
+            [self._detailed(model, text, answer, options) for answer in answers]
+            for text, answers in zip(asked, found, strict=True)
+        ]
+
+    def _detailed(self, model: nn.Module, text: str, answer: Answer, options: RunOptions) -> Answer:
+        if options.tokens:
+            answer = replace(answer, pieces=tuple(self.tokenizers.target.pieces(list(answer.tokens))))
+        if options.alignment:
+            answer = replace(answer, alignment=tuple(self.align_words(model, text, [answer]) if answer.tokens else ()))
+        return answer
+
+    def translate(
+        self, model: nn.Module, texts: Sequence[str], *, decoding: DecodingConfig, prefix: Sequence[str] | None = None
+    ) -> list[list[Answer]]:
+        """The `n_best` answers to each text, best first, in the order of the texts. An empty text has an empty one."""
+        assert isinstance(model, AnswersSources)
+        sources = self.tokenizers.source.encode(list(texts))
+        asked = worth_asking(texts, sources)
+        starts = self.tokenizers.target.encode(list(prefix)) if prefix is not None else [[] for _ in texts]
+        device = next(model.parameters()).device
+
+        def work(batch: SourceBatch) -> list[list[Answer]]:
+            rows = [asked[place] for place in batch.rows]
+            source, lengths = batch.source.to(device), batch.source_lengths.to(device)
+            found = search(model, source, lengths, config=decoding, prefix=[starts[row] for row in rows])
+            if not decoding.replace_unknown:
+                return [self._texts(hypotheses, None) for hypotheses in found]
+            words = self._replacements(model, [texts[row] for row in rows], source, lengths, found)
+            return [self._texts(hypotheses, known) for hypotheses, known in zip(found, words, strict=True)]
+
+        batches = list(self._batches([sources[row] for row in asked], decoding.batch_tokens))
+        watched = decoding.replace_unknown or decoding.coverage_penalty
+        found = map(work, batches) if watched else side_by_side(model, work, batches)
+        answers: list[list[Answer]] = [[NOTHING] for _ in texts]
+        for batch, said in zip(batches, found, strict=True):
+            for place, answer in zip(batch.rows, said, strict=True):
+                answers[asked[place]] = answer
+        return answers
+
+    def _batches(self, sources: list[list[int]], batch_tokens: int) -> Iterator[SourceBatch]:
+        return source_batches(sources, batch_tokens=batch_tokens, special=self.tokenizers.special)
+
+    def _texts(self, hypotheses: list[Hypothesis], words: list[list[str]] | None) -> list[Answer]:
+        texts = self.tokenizers.target.decode([list(found.tokens) for found in hypotheses])
+        if words is not None:
+            unknown = self.tokenizers.target.unknown
+            texts = [fill_in(text, known, unknown=unknown) for text, known in zip(texts, words, strict=True)]
+        return [Answer(t, h.score, h.tokens, h.logprobs) for t, h in zip(texts, hypotheses, strict=True)]
+
+    def _replacements(
+        self,
+        model: nn.Module,
+        texts: Sequence[str],
+        source: Tensor,
+        lengths: Tensor,
+        found: list[list[Hypothesis]],
+    ) -> list[list[list[str]]]:
+        """For each row and hypothesis, the source words that its unknown tokens looked at most."""
+        owner = torch.tensor([row for row, hypotheses in enumerate(found) for _ in hypotheses], device=source.device)
+        every = [hypothesis.tokens for hypotheses in found for hypothesis in hypotheses]
+        weights = align(model, source[owner], every, lengths[owner])
+        words: list[list[list[str]]] = [[] for _ in found]
+        for row, tokens, looked in zip(owner.tolist(), every, weights, strict=True):
+            unk = self.tokenizers.special.unk
+            chosen = unknown_sources(tokens, looked[:, :-1], unk=unk).values()  # EOS, the last, is no word
+            words[row].append(source_words(texts[row], chosen, tokenizer=self.tokenizers.source))
+        return words
+
+    def alignment(self, model: nn.Module, source: str, answer: Sequence[int]) -> Tensor:
+        """How much each token of an answer looked at each token of the source and at its end: (T, S + 1)."""
+        assert isinstance(model, AnswersSources)
+        device = next(model.parameters()).device
+        (batch,) = self._batches(self.tokenizers.source.encode([source]), 1)
+        return align(model, batch.source.to(device), [list(answer)], batch.source_lengths.to(device))[0]
+
+    def alignment_of(self, model: nn.Module, asked: str, answer: list[Answer]) -> tuple[list[str], list[str], Tensor]:
+        """Pieces of the source and its end, pieces of the best answer, and how much these looked at those."""
+        tokens, source = answer[0].tokens, self.tokenizers.source
+        names = [*source.tokens(asked), *source.pieces([self.tokenizers.special.eos])]
+        return names, self.tokenizers.target.pieces(list(tokens)), self.alignment(model, asked, tokens)
+
+    def align_words(self, model: nn.Module, asked: str, answer: list[Answer]) -> list[tuple[int, int]]:
+        """For each word of the best answer, the source word it looked at most: (source, target) by number, from 0."""
+        tokens = answer[0].tokens
+        weights = self.alignment(model, asked, tokens)[:, :-1]  # EOS is no word
+        return word_alignment(weights.tolist(), asked, tokens, tokenizers=self.tokenizers)
+
+    def forced(self, answer: str) -> list[Answer]:
+        """A given text as the answer."""
+        return [Answer(answer, 0.0, tuple(self.tokenizers.target.encode([answer])[0]), ())]
+
+    def sight(self, model: nn.Module, asked: str, look: Looking) -> Sight:
+        """The answer is found without recording, then read once more with it.
+
+        One teacher-forced pass gives the weights of the very answer that was found, by whatever search, and costs
+        nothing while searching: steps and the whole are the same computation.
+        """
+        assert isinstance(model, AnswersSources)
+        special, source_names, target_names = self.tokenizers.special, self.tokenizers.source, self.tokenizers.target
+        device = next(model.parameters()).device
+        (batch,) = self._batches(source_names.encode([asked]), 1)
+        source = batch.source.to(device)
+        tree = Tree() if look.reference is None and not look.fast else None
+        decoding = look.decoding.model_copy(update={"beam": 1, "n_best": 1}) if look.fast else look.decoding
+        if look.reference is not None:
+            said = target_names.encode([look.reference])[0]
+        else:
+            said = list(search(model, source, config=decoding, tree=tree)[0][0].tokens)
+        given = torch.tensor([[special.bos, *said]], device=device)
+        end = target_names.pieces([special.eos])
+        target = Side((*target_names.pieces(said), *end), text=target_names.decode([said])[0])
+
+        def logits(places: Tensor | None) -> Tensor:
+            if places is None:
+                return model.output(model(source, None, given))[0]
+            rows = torch.arange(len(places), device=device)
+            hidden = model(source.expand(len(places), -1), None, given.expand(len(places), -1))
+            return model.output(hidden[rows, places])
+
+        return Sight(
+            title=asked,
+            source=Side((*source_names.tokens(asked), *end), text=asked),
+            logits=logits,
+            sides=model.looks,
+            embedding=model.source,
+            outcome=lambda _chosen: (target, target.text),
+            names=lambda _, numbers: target_names.pieces(numbers),
+            chosen=[*said, special.eos],
+            inputs=(*target_names.pieces([special.bos]), *target.items[:-1]),
+            beam=None if tree is None else tree.to_json(target_names.pieces),
+        )
+
+    def files(self, batches: Stream[Batch], decoding: DecodingConfig) -> dict[str, bytes]:
+        """The shortlist, if [decoding] asks for one."""
+        if not decoding.shortlist:
+            return {}
+        assert isinstance(batches, PairStream)
+        source, target = self.tokenizers.source.size, self.tokenizers.target.size
+        return {shortlist.NAME: shortlist.learn(batches.corpus, source_size=source, target_size=target).to_bytes()}
+
+    def references(self, examples: object) -> Mapping[str, list[str]]:
+        assert isinstance(examples, Examples)
+        return wanted(examples)
+
+    def compare(
+        self,
+        first: nn.Module,
+        other: Translate,
+        second: nn.Module,
+        examples: object,
+        options: RunOptions,
+        *,
+        tokenize: str = "13a",
+    ) -> Comparison:
+        """The scores of two models on the same pairs, and how likely their difference is chance."""
+        every = self.references(examples)
+        ours = self._best(first, list(every), options.decoding)
+        theirs = other._best(second, list(every), options.decoding)
+        return self.compared(ours, theirs, list(every.values()), tokenize=tokenize)
+
+    def compared(
+        self, first: Sequence[str], second: Sequence[str], references: References, *, tokenize: str
+    ) -> Comparison:
+        return compare_texts(first, second, references, tokenize=tokenize)
+
+    def scores(self, answers: Sequence[str], references: References, *, tokenize: str = "13a") -> dict[str, Score]:
+        """What the task is judged by."""
+        return text_scores(answers, references, tokenize=tokenize)
+
+    def validation_score(self, answers: Sequence[str], references: References) -> dict[str, Score]:
+        """The one number by which checkpoints are ranked."""
+        return {"bleu": Score(bleu(answers, references))}
+
+
+class Transcribe(Translate):
+    """Spelling to sound: what counts is whether a whole word is right, and how many of its symbols are."""
+
+    best = Objective("word_error")
+
+    def compared(
+        self, first: Sequence[str], second: Sequence[str], references: References, *, tokenize: str
+    ) -> Comparison:
+        return compare_lexicons(first, second, references)
+
+    def scores(self, answers: Sequence[str], references: References, *, tokenize: str = "13a") -> dict[str, Score]:
+        return lexicon_scores(answers, references)
+
+    def validation_score(self, answers: Sequence[str], references: References) -> dict[str, Score]:
+        return {"word_error": lexicon_scores(answers, references)["word_error"]}
+
+
+def wanted(examples: Examples) -> Mapping[str, list[str]]:
+    """Each source once, with every target that counts as right; a blank line is no pair."""
+    found = references(pair for pair in examples if pair.source.strip() or pair.target.strip())
+    if not found:
+        raise RegardError(
+            f"{', '.join(map(str, examples.entries))} has no pairs to score a model on; name another file"
+        )
+    return found

@@ -1,0 +1,353 @@
+"""Say what comes next, and so write: what a causal language model is for.
+
+    loss = −Σ_t log P(u_t | u_<t)    perplexity = exp(loss / tokens)    bits per character = loss / (ln 2 · characters)
+
+B blocks  T tokens of a block  M width
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+import numpy
+import torch
+from pydantic import Field, NonNegativeInt, PositiveInt
+from torch import Tensor, nn
+
+from regard import models
+from regard.data.pairs.corpus import Ids
+from regard.data.splits import DataTable, Splits
+from regard.data.streams import Stream
+from regard.data.text.blocks import BlockBatch, BlockStream, read_at, sliding
+from regard.data.text.text import Text, hold_out_the_end, open_text
+from regard.data.text.tokens import Tokens, tokenise
+from regard.data.tokenizers import Tokenizer, Tokenizers
+from regard.decoding.config import DecodingConfig, shortened
+from regard.decoding.searches import search
+from regard.decoding.tree import Tree
+from regard.errors import RegardError
+from regard.kernels.vocabulary_loss import vocabulary_loss
+from regard.models.facts import ModelConfig
+from regard.tasks.base import Codec, Exam, Looking, Objective, RunOptions, Score, Setting, Side, Sight, Task, Work
+from regard.tasks.modules import Carries, SaysNext
+from regard.tasks.surfaces import Answer, Prompt
+from regard.tasks.write.growing import Writing
+
+TOGETHER = 4096  # tokens judged together
+LANES = 32  # parts of a text that a recurrent model is judged on side by side
+LEAD = 256  # tokens it reads before each part
+LEARNED = 8000  # characters of a text that a vocabulary learns from at a time
+SALIENT = 128  # the longest text for which saliency is computed, in tokens
+
+
+class WriteData(DataTable):
+    """[data] of write."""
+
+    train: str | list[str] | None = Field(None, description="a file of plain text, .gz too, or a list of such")
+    valid: str | list[str] | None = Field(None, description="as train; without it, the end of train is held out")
+    test: str | list[str] | None = Field(None, description="as train")
+    hold_out: float = Field(0.1, gt=0, lt=1, description="share of the text held out at its end if valid is missing")
+    block: PositiveInt | None = Field(
+        None, description="tokens learned in one piece; as many as the model can look back on unless given"
+    )
+    carry: NonNegativeInt = Field(
+        0, description="tokens before each block that are only read, for a kind that carries its state on"
+    )
+
+
+class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
+    """The task. `block` is how many tokens are learned in one piece, `reach` how many a model can look back on."""
+
+    forms = ("causal",)
+    honours = frozenset({"training.label_smoothing", "decoding"})
+    data = WriteData
+    surface = Prompt()
+    looked_at = 40
+
+    def __init__(self, tokenizer: Tokenizer, *, block: int, reach: int | None, smoothing: float = 0.0) -> None:
+        self.tokenizer, self.block, self.reach, self.smoothing = tokenizer, block, reach, smoothing
+
+    @classmethod
+    def from_setting(cls, setting: Setting[WriteData], codec: Codec) -> Self:
+        """A model that carries its state looks back on everything; another on as much as it has learned to."""
+        block = setting.data.block or setting.model.block()
+        reach = None if setting.model.carries else block
+        return cls(codec.texts().source, block=block, reach=reach, smoothing=setting.label_smoothing)
+
+    @classmethod
+    def read(cls, entry: object, data: WriteData, *, key: str) -> Text:
+        named = list(map(str, entry)) if isinstance(entry, list | tuple) else [str(entry)] if entry else None
+        return open_text(named, key=key)
+
+    @classmethod
+    def open(cls, setting: Setting[WriteData], work: Work | None) -> Splits[Text]:
+        data = setting.data
+        _check(setting)
+        train = cls.read(data.train, data, key="data.train")
+        test = cls.read(data.test, data, key="data.test") if data.test else None
+        if data.valid:
+            return Splits(train, cls.read(data.valid, data, key="data.valid"), test)
+        return Splits(*hold_out_the_end(train, share=data.hold_out), test)
+
+    @classmethod
+    def lines(cls, examples: Text) -> Iterator[str]:
+        return (line for piece in examples for line in piece.splitlines())
+
+    @classmethod
+    def learn(cls, setting: Setting[WriteData], train: Text, body: Codec | None) -> Codec:
+        return Codec(Tokenizers(Tokenizer.learn(train.cuts(LEARNED), setting.tokenizer)))
+
+    def module(self, model: ModelConfig) -> nn.Module:
+        return models.from_config(model, vocabulary=self.tokenizer.size)
+
+    def batches(self, examples: Text, setting: Setting[WriteData], work: Work, *, name: str) -> BlockStream:
+        tokens = tokenise(
+            examples,
+            self.tokenizer,
+            folder=work.folder / "text",
+            name=name,
+            progress=lambda characters: work.tell(f"reading the {name} text: {characters:,} characters"),
+        )
+        if not len(tokens):
+            raise RegardError(f"{examples} has not one token; give more text as data.{name}")
+        block = self.block if name == "train" else min(self.block, len(tokens))
+        rows, carry = max(setting.batch_tokens // block, 1), setting.data.carry
+        return BlockStream(tokens, block=block, rows=rows, seed=setting.seed, carry=carry, name=name, share=work.share)
+
+    def loss(self, model: nn.Module, batch: BlockBatch, *, plain: bool = False) -> Tensor:
+        """The smoothed negative log-likelihood of the tokens of the blocks that count, summed."""
+        assert isinstance(model, SaysNext)
+        hidden, wanted = self._hidden(model, batch).flatten(0, 1), batch.wanted.flatten()
+        if batch.targets < len(wanted):
+            counted = batch.counted.flatten()
+            hidden, wanted = hidden[counted], wanted[counted]
+        return vocabulary_loss(hidden, model.output, wanted, smoothing=0.0 if plain else self.smoothing)[0]
+
+    def _hidden(self, model: nn.Module, batch: BlockBatch) -> Tensor:
+        """(B, T, M). A block starts from the state that the tokens before it leave, without their gradients."""
+        if not batch.carried.shape[1]:
+            return model(batch.tokens)
+        assert isinstance(model, Carries)
+        with torch.no_grad():
+            _, state = model.read(batch.carried, None)
+        return model.read(batch.tokens, state.detach())[0]
+
+    def objective(self, splits: Splits[Text]) -> Objective:
+        return Objective("loss")
+
+    def quick_exam(self, valid: Text, batches: Stream[BlockBatch]) -> Exam:
+        return Exam("nothing beside the loss", lambda _model: {})
+
+    def exam(self, examples: Text, options: RunOptions, *, tokenize: str = "13a") -> Exam:
+        with tempfile.TemporaryDirectory() as folder:
+            tokens = tokenise(examples, self.tokenizer, folder=Path(folder), name="judged")
+            if not len(tokens):
+                raise RegardError(f"{examples} has not one token to be judged by; name another file")
+            tokens = replace(tokens, ids=numpy.array(tokens.ids))
+        return Exam(f"{len(tokens):,} tokens", lambda model: self.scores(model, tokens))
+
+    def losses(self, model: nn.Module, ids: Ids) -> Tensor:
+        """−log P of each token of a text, in order. (n,)
+
+        Attention looks through windows of `block` tokens, half a window apart: each token is predicted after at least
+        half a window. A model that carries its state reads on from beginning to end, in parts side by side that each
+        begin `LEAD` tokens early.
+        """
+        assert isinstance(model, SaysNext)
+        with torch.no_grad():
+            found = self._by_lanes(model, ids) if isinstance(model, Carries) else self._by_windows(model, ids)
+            losses = torch.empty(len(ids))
+            for places, hidden in found:
+                wanted = torch.from_numpy(ids[places.numpy()].astype(numpy.int64)).to(hidden.device)
+                losses[places] = vocabulary_loss(hidden, model.output, wanted)[1].float().cpu()
+        return losses
+
+    def _by_windows(self, model: SaysNext, ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
+        """Places (N,), and the output of the model for all tokens before them (N, M)."""
+        window = min(self.block, len(ids))
+        rows, special = max(TOGETHER // window, 1), self.tokenizer.special
+        at = 0
+        for batch in sliding(ids, block=window, rows=rows, special=special):
+            places = torch.arange(at, at + batch.targets)
+            at += batch.targets
+            hidden = model(batch.tokens.to(_device(model)))
+            yield places, hidden[batch.counted.to(hidden.device)]
+
+    def _by_lanes(self, model: SaysNext, ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
+        """The same for a model that carries its state, all lanes a little further each time."""
+        assert isinstance(model, Carries)
+        lanes = max(min(LANES, len(ids) // LEAD), 1)
+        length = -(-len(ids) // lanes)
+        begin = torch.arange(lanes).unsqueeze(1) * length
+
+        def tokens_at(places: Tensor) -> Tensor:
+            inside = places.clamp(0, len(ids) - 1).numpy()
+            return torch.from_numpy(read_at(ids, inside, special=self.tokenizer.special)).to(_device(model))
+
+        _, state = model.read(tokens_at(begin + torch.arange(-LEAD, 0)), None)
+        state = state.where((begin > 0).to(_device(model)))
+        step = max(TOGETHER // lanes, 1)
+        for start in range(0, length, step):
+            places = begin + torch.arange(start, min(start + step, length))
+            hidden, state = model.read(tokens_at(places), state)
+            inside = places < len(ids)
+            yield places[inside], hidden[inside.to(hidden.device)]
+
+    def scores(self, model: nn.Module, tokens: Tokens) -> dict[str, Score]:
+        """Perplexity by token, and bits per character of the text."""
+        total = float(self.losses(model, tokens.ids).double().sum())
+        context = "state carried" if isinstance(model, Carries) else f"sliding window of {self.block}"
+        unknown = f", {tokens.unknown:,} unknown" if tokens.unknown else ""
+        return {
+            "perplexity": Score(math.exp(min(total / len(tokens), 700)), f"{len(tokens):,} tokens{unknown}, {context}"),
+            "bits_per_character": Score(total / math.log(2) / tokens.characters, f"{tokens.characters:,} characters"),
+        }
+
+    def answer(self, model: nn.Module, asked: Sequence[str], options: RunOptions) -> list[list[Answer]]:
+        found = self.continued(model, asked, decoding=options.decoding, stop=options.stop)
+        if not options.tokens:
+            return found
+        return [[replace(a, pieces=tuple(self.tokenizer.pieces(list(a.tokens)))) for a in answers] for answers in found]
+
+    def pieces(self, model: nn.Module, asked: str, options: RunOptions) -> Iterator[str]:
+        """One continuation in pieces, as they come: together they are the first text of `answer`."""
+        decoding = options.decoding
+        if decoding.n_best > 1 or (decoding.beam > 1 and not decoding.sample):
+            yield self.answer(model, [asked], options)[0][0].text  # a beam is known only at its end
+            return
+        shown = 0
+        for (text,) in self.writing(model, self.tokenizer.encode([asked]), decoding=decoding, stop=options.stop):
+            if text.sure > shown:
+                yield text.text[shown : text.sure]
+                shown = text.sure
+
+    def continued(
+        self,
+        model: nn.Module,
+        prompts: Sequence[str],
+        *,
+        decoding: DecodingConfig,
+        stop: Sequence[str] = (),
+        tree: Tree | None = None,
+    ) -> list[list[Answer]]:
+        """`n_best` continuations of each prompt, best first; each ends before the first of the strings in `stop`.
+
+        `tree` keeps what a beam search for a single prompt considered.
+        """
+        every = self.tokenizer.encode(list(prompts))
+        found: list[list[Answer]] = []
+        together = max(decoding.batch_tokens // max(max(map(len, every), default=1), 1), 1)
+        for start in range(0, len(every), together):
+            some = every[start : start + together]
+            if decoding.beam > 1 and not decoding.sample:
+                found += [self._by_beam(model, prompt, decoding, stop, tree) for prompt in some]
+                continue
+            writing = self.writing(model, some, decoding=decoding, stop=stop)
+            for _ in writing:
+                pass
+            found += writing.answers()
+        return found
+
+    def writing(
+        self, model: nn.Module, prompts: Sequence[Sequence[int]], *, decoding: DecodingConfig, stop: Sequence[str] = ()
+    ) -> Writing:
+        """Continuations on their way, a token at a time."""
+        assert isinstance(model, SaysNext)
+        return Writing(model, self.tokenizer, prompts, decoding=decoding, reach=self.reach, stop=stop)
+
+    def _by_beam(
+        self, model: nn.Module, prompt: list[int], decoding: DecodingConfig, stop: Sequence[str], tree: Tree | None
+    ) -> list[Answer]:
+        if self.reach is not None and len(prompt) + decoding.max_length > self.reach:
+            raise RegardError(
+                f"a beam of {decoding.beam} looks back on all it said, and {len(prompt)} tokens of the prompt with "
+                f"max_length={decoding.max_length} are more than the {self.reach} the model can look back on; "
+                "set decoding.sample=true, beam=1, or a lower max_length"
+            )
+        assert isinstance(model, SaysNext)
+        source = torch.tensor([prompt], dtype=torch.int64, device=_device(model))
+        lengths = torch.tensor([len(prompt)], device=source.device)
+        (found,) = search(model, source, lengths, config=decoding, tree=tree)
+        return [
+            Answer(Writing.text(self.tokenizer, prompt, each.tokens, stop), each.score, each.tokens, each.logprobs)
+            for each in found
+        ]
+
+    def sight(self, model: nn.Module, asked: str, look: Looking) -> Sight:
+        """The prompt and what follows are read once more, all together: row i of a map is what was looked at when item
+        i was said, from the token before it. A `fast` sight is of the text alone."""
+        assert isinstance(model, SaysNext)
+        tokenizer, tree = self.tokenizer, Tree()
+        reference = "" if look.fast and look.reference is None else look.reference
+        if reference is None:
+            whole, said = self._written(model, asked, look.decoding, tree)
+        else:
+            whole, said = self._forced(asked, reference), reference
+        device = _device(model)
+        given = torch.tensor([whole[:-1]], device=device)
+        target = Side(tuple(tokenizer.pieces(whole[1:])), text=asked + said)
+
+        def logits(places: Tensor | None) -> Tensor:
+            if places is None:
+                return model.output(model(given))[0]
+            rows = torch.arange(len(places), device=device)
+            return model.output(model(given.expand(len(places), -1))[rows, places])
+
+        return Sight(
+            title=asked,
+            source=Side(tuple(tokenizer.tokens(asked)), text=asked),
+            logits=logits,
+            sides=model.looks,
+            embedding=model.embedding if len(whole) <= SALIENT + 1 else None,
+            salient="target",
+            outcome=lambda _chosen: (target, said),
+            names=lambda _, numbers: tokenizer.pieces(numbers),
+            chosen=whole[1:],
+            inputs=tuple(tokenizer.pieces(whole[:-1])),
+            beam=tree.to_json(tokenizer.pieces),
+        )
+
+    def _written(self, model: nn.Module, text: str, decoding: DecodingConfig, tree: Tree) -> tuple[list[int], str]:
+        """The prompt, as far as the model looks back on it, and its continuation: as tokens, and the latter as text."""
+        special = self.tokenizer.special
+        prompt = self.tokenizer.encode([text])[0] or [special.bos]
+        if self.reach is not None:
+            if len(prompt) > self.reach:
+                prompt = prompt[-max(self.reach // 2, 1) :]
+            decoding = shortened(decoding, max(self.reach - len(prompt), 1))
+        answer = self.continued(model, [text], decoding=decoding, tree=tree)[0][0]
+        ended = len(answer.logprobs) > len(answer.tokens)
+        return [*prompt, *answer.tokens, *([special.eos] if ended else [])], answer.text
+
+    def _forced(self, text: str, reference: str) -> list[int]:
+        """Text and reference as one, the last tokens that a model can look back on."""
+        whole = self.tokenizer.encode([text + reference])[0]
+        if not whole:
+            raise RegardError("there is no text to look at; give some")
+        whole = whole if len(whole) > 1 else [self.tokenizer.special.bos, *whole]
+        return whole if self.reach is None else whole[-self.reach - 1 :]
+
+
+def _check(setting: Setting[WriteData]) -> None:
+    """Refuse settings that cannot be, before anything is read."""
+    data, model = setting.data, setting.model
+    if data.carry and not model.carries:
+        able = ", ".join(kind for kind in models.kinds("causal") if models.config_class(kind).carries)
+        raise RegardError(
+            f'data.carry={data.carry} is for kinds that carry their state ({able}), and not for "{model.kind}"; '
+            "set it to 0"
+        )
+    if setting.tokenizer.kind == "wordpiece":
+        raise RegardError('tokenizer.kind = "wordpiece" loses line ends and spaces; to write, try "byte_bpe"')
+    longest, block = model.reads(), data.block or model.block()
+    if longest is not None and block > longest:
+        raise RegardError(f"data.block={block} exceeds the {longest} learned positions; set model.maximum={block}")
+
+
+def _device(model: SaysNext) -> torch.device:
+    return next(model.parameters()).device
