@@ -3,14 +3,15 @@
     P(i, j) = P_start(i) P_end(j),   i ≤ j                     Devlin 2019, 4.2
     loss    −log P_start(i) − log P_end(j)                     scores   exact match and F1, as SQuAD counts
 
-A passage that is too long for the model is read in parts that overlap. Where a part does not hold the answer, both ends
-point at the first token.
+A passage that is too long for the model is read in parts that overlap, so that one of them holds any answer of up to
+`max_answer` tokens. Where a part does not hold the answer, both ends are at the first token.
 """
 
 from __future__ import annotations
 
 import re
 import string
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class AnswerData(RowsData):
 
     max_length: PositiveInt = Field(384, description="longest input in tokens: the question and a part of the passage")
     stride: PositiveInt = Field(
-        128, description="tokens from the beginning of one part of a passage to that of the next"
+        128, description="most tokens from the beginning of one part of a passage to that of the next"
     )
     max_answer: PositiveInt = Field(30, description="longest answer in tokens")
     impossible: bool = Field(False, description="whether a passage may have no answer, which then is empty")
@@ -203,7 +204,16 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
             asked.title,
             lambda batch: model(batch.tokens, batch.lengths, batch.segments)[:, places].transpose(1, 2),
             choices=choices.forced(look.reference),
+            notes=self._unread(asked, part),
         )
+
+    def _unread(self, asked: Texts, part: Part) -> tuple[str, ...]:
+        """What the viewer must know of a question and a passage that are not read whole."""
+        question, passage = (len(ids) for ids in self.rows.tokenizer.encode([asked.first, asked.second or ""]))
+        read, shown = part.first + 1 - self.rows.framing.room_taken(pair=True), len(part.offsets)
+        of_question = f"only the first {read} of {question} tokens of the question are read"
+        of_passage = f"the passage is read in parts: shown are {shown} of its {passage} tokens, with the best answer"
+        return (*([of_question] if read < question else []), *([of_passage] if shown < passage else []))
 
     def scores(self, model: nn.Module, examples: Sequence[Question]) -> dict[str, Score]:
         spans = self.answer(model, [Texts(each.question, each.passage) for each in examples], RunOptions())
@@ -217,15 +227,21 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
         return {"f1": Score(f1, how), "exact": Score(exact, how)}
 
     def _parts(self, question: str, passage: str) -> Iterator[Part]:
-        """A question with all of its passage, part by part. Of a long question half of the room is read."""
+        """A question with all of its passage, part by part. A question that takes more than half of the room is cut.
+
+        Parts of `size` tokens begin every min(stride, size − max_answer) tokens, so that two of them overlap by
+        `max_answer` tokens or more; where that leaves nothing, they begin at every token.
+        """
         framing = self.rows.framing
         asked, read = self.rows.tokenizer.encode([question, passage])
         offsets = self.rows.tokenizer.offsets(passage)
         room = framing.maximum - framing.room_taken(pair=True)
+        if len(asked) > room // 2:
+            warnings.warn(f"a question has more than {room // 2} tokens, and only its beginning is read", stacklevel=2)
         asked = asked[: room // 2]
         size = room - len(asked)
         first = len(asked) + framing.room_taken(pair=True) - 1
-        for begin in range(0, max(len(read), 1), min(self.stride, size)):
+        for begin in range(0, max(len(read), 1), min(self.stride, max(size - self.max_answer, 1))):
             row = framing.frame(asked, read[begin : begin + size])
             yield Part(row, first, offsets[begin : begin + size])
             if begin + size >= len(read):

@@ -5,6 +5,7 @@ loss    −log P(label | text)        scores   accuracy and F1
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self, TypedDict
@@ -17,9 +18,8 @@ from regard.data.files import Column, is_numbered, read_rows
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import Row
 from regard.errors import RegardError
-from regard.models.heads import pooling_of
 from regard.tasks.base import FINE_TUNING, Codec, Looking, RunOptions, Score, Setting, Sight, Surface
-from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, label_numbers
+from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, label_numbers, pooled_places
 from regard.tasks.surfaces import Texts, one_or_two, texts_of
 
 
@@ -89,7 +89,7 @@ class Labels(Surface[Texts, list[Label]]):
 
 
 class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
-    """The task, with the labels it knows."""
+    """The task, with the labels it knows, and whether it was learned from pairs: None if nobody knows."""
 
     forms = ("encoder", "causal")
     uses = "text"
@@ -98,13 +98,15 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
     surface = Labels()
     best = "accuracy"
 
-    def __init__(self, rows: Rows, labels: Sequence[str], *, smoothing: float = 0.0) -> None:
-        self.rows, self.labels, self.smoothing = rows, tuple(labels), smoothing
+    def __init__(self, rows: Rows, labels: Sequence[str], *, smoothing: float = 0.0, pairs: bool | None = None) -> None:
+        self.rows, self.labels, self.smoothing, self.pairs = rows, tuple(labels), smoothing, pairs
 
     @classmethod
     def from_setting(cls, setting: Setting[LabelledData], codec: Codec) -> Self:
-        rows = Rows.of(setting.model, codec, max_length=setting.data.max_length)
-        return cls(rows, codec.labels, smoothing=setting.label_smoothing)
+        data = setting.data
+        rows = Rows.of(setting.model, codec, max_length=data.max_length)
+        pairs = data.columns.pair is not None if data.train else None
+        return cls(rows, codec.labels, smoothing=setting.label_smoothing, pairs=pairs)
 
     @classmethod
     def examples(cls, name: str, data: LabelledData) -> Iterator[Labelled]:
@@ -145,7 +147,7 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
         return F.cross_entropy(logits, batch.wanted[:, 0], label_smoothing=smoothing, reduction="sum")
 
     def answer(self, model: nn.Module, asked: Sequence[Texts], options: RunOptions) -> list[list[Label]]:
-        framed = self.rows.frame([each.first for each in asked], [each.second for each in asked])
+        framed = self._framed(asked)
         answers: list[list[Label]] = [[] for _ in asked]
         for batch, logits in self.rows.passes(model, framed):
             for row, shares in zip(batch.rows, logits.softmax(-1).tolist(), strict=True):
@@ -153,11 +155,20 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
                 answers[row] = [{"label": label, "score": share} for label, share in ranked]
         return answers
 
+    def _framed(self, asked: Sequence[Texts]) -> list[Row]:
+        """Inputs as rows, with a warning where they are not what was learned from."""
+        other = sum((each.second is not None) != self.pairs for each in asked)
+        if self.pairs is not None and other:
+            learned, given = ("pairs of texts", "one text") if self.pairs else ("single texts", "a pair of texts")
+            warnings.warn(
+                f"this model was trained on {learned}, and {other:,} of {len(asked):,} inputs are {given}", stacklevel=2
+            )
+        return self.rows.frame([each.first for each in asked], [each.second for each in asked])
+
     def sight(self, model: nn.Module, asked: Texts, look: Looking) -> Sight:
         """What the model reads of a text or a pair, and which label it chooses."""
-        (row,) = self.rows.frame([asked.first], [asked.second])
-        places = {"mean": (), "last": (len(row.ids) - 1,)}.get(pooling_of(model), (0,))
-        choices = Choices([self.labels], said=lambda chosen: self.labels[chosen[0]], places=places)
+        (row,) = self._framed([asked])
+        choices = Choices([self.labels], said=lambda chosen: self.labels[chosen[0]], places=pooled_places(model, row))
         return self.rows.sight(
             model,
             row,

@@ -3,7 +3,8 @@
     together   s(q, t) = σ(w · pool(h[q ; t]) + b)              one reading of both texts             Nogueira 2019
                loss    −log s where the text is relevant, −log(1 − s) where it is not
     apart      s(q, t) = e_q · e_t,   e = W pool(h) / |W pool(h)|      each text is read once          Karpukhin 2020
-               loss    −log softmax_j(20 s(q_i, t_j))_i, over the texts of a batch, for relevant t_i
+               loss    −log softmax_j(20 s(q_i, t_j))_i for relevant t_i, over the texts of a batch without the other
+                       relevant texts of q_i
 
     scores     MRR: mean of 1 / rank of the first relevant text        accuracy: how often it is the first
                nDCG@10 = Σ_r (2^label − 1) / log₂(1 + r) over the first ten, divided by its largest possible value
@@ -14,8 +15,9 @@ B rows  M width  D width of the compared vectors
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Self, TypedDict
 
 import torch
@@ -26,9 +28,10 @@ from torch.nn import functional as F
 from regard.data.files import Column, is_numbered, read_rows
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import Row
+from regard.data.splits import Splits
 from regard.errors import RegardError
-from regard.tasks.base import Codec, Looking, RunOptions, Score, Setting, Sight, Surface
-from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, equal_rows, halves
+from regard.tasks.base import Codec, Looking, Objective, RunOptions, Score, Setting, Sight, Surface
+from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, equal_rows, halves, pooled_places
 
 SCALE = 20.0
 TOP = 10  # texts that nDCG counts
@@ -148,13 +151,18 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
 
     @classmethod
     def learn(cls, setting: Setting[RankData], train: list[Candidate], body: Codec | None) -> Codec:
-        """As for every task on rows. Read apart, the outputs of the head are the numbers of a vector."""
-        data = setting.data
+        """As for every task on rows. Read apart, the outputs of the head are the numbers of a vector, and the texts of
+        other queries are those that are not relevant."""
+        data, together = setting.data, setting.data.read == "together"
         relevant = sum(example.label >= data.relevant for example in train)
-        if relevant in (0, len(train)):
-            share = "no" if not relevant else "only"
-            raise RegardError(f"data.train has {share} relevant texts; it needs both kinds: check data.relevant")
-        labels = (RELEVANCE,) if data.read == "together" else tuple(f"vector {number}" for number in range(data.vector))
+        if not relevant:
+            raise RegardError("data.train has no relevant texts, so nothing can be learned; check data.relevant")
+        if together and relevant == len(train):
+            raise RegardError(
+                "data.train has only relevant texts; add others with a lower label, check data.relevant, or set "
+                'data.read="apart", which takes the texts of other queries'
+            )
+        labels = (RELEVANCE,) if together else tuple(f"vector {number}" for number in range(data.vector))
         return Codec(super().learn(setting, train, body).tokenizers, labels)
 
     @classmethod
@@ -163,15 +171,19 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         columns = data.columns.pick(numbered=is_numbered(name))
         for line, (query, text, label) in read_rows(name, columns, numbers=True):
             place = f"{name}:{line}"
-            if not query and not text:
+            if not query and not text and not label:
                 continue
             if not query.strip() or not text.strip():
-                raise RegardError(f"{place} has no {'text' if query.strip() else 'query'}; fill it in, or leave it out")
+                missing = "text" if query.strip() else "query"
+                raise RegardError(f"{place} has no {missing}; fill it in, or leave the line out")
             yield Candidate(query, text, _number(label, place), place)
 
     @classmethod
     def lines(cls, examples: list[Candidate]) -> Iterator[str]:
-        return ("\t".join([query, *(each.text for each in group)]) for query, group in _by_query(examples).items())
+        groups = _by_query(examples).items()
+        return (
+            "\t".join(" ".join(text.split()) for text in (query, *(e.text for e in group))) for query, group in groups
+        )
 
     @classmethod
     def texts(cls, examples: Sequence[Candidate]) -> Iterator[str]:
@@ -188,16 +200,17 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         return [Row(q.ids + t.ids, (0,) * len(q.ids) + (1,) * len(t.ids), each) for q, t, each in both]
 
     def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
-        """Summed over the texts."""
+        """Summed over the texts. Read apart, a text that is not relevant has no loss of its own, but counts as one; and as
+        each text is compared with all of its batch, accumulating several batches is not equal to one large batch."""
         right = batch.wanted[:, 0]
         if not self.apart:
             logits = model(batch.tokens, batch.lengths, batch.segments)[:, 0]  # (B,)
             return F.binary_cross_entropy_with_logits(logits, right.to(logits.dtype), reduction="sum")
         queries, texts = halves(batch)
         scores = SCALE * self._vectors(model, *queries) @ self._vectors(model, *texts).T  # (B, B)
-        same = equal_rows(queries[0]) & (right == 1).unsqueeze(0) | equal_rows(texts[0])
-        also_right = same & ~torch.eye(len(scores), dtype=torch.bool, device=scores.device)
-        losses = -scores.masked_fill(also_right, -torch.inf).log_softmax(-1).diagonal()
+        relevant = (equal_rows(queries[0]) & (right == 1)).float() @ equal_rows(texts[0]).float() > 0  # t_j for q_i
+        others = relevant & ~torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+        losses = -scores.masked_fill(others, -torch.inf).log_softmax(-1).diagonal()
         return (losses * right).sum()
 
     def _vectors(self, model: nn.Module, tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -219,9 +232,9 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         if self.apart:
             texts = list(dict.fromkeys(text for pair in pairs for text in pair))
             place = {text: number for number, text in enumerate(texts)}
-            vectors = self._passed(model, self.rows.frame(texts, [None] * len(texts)))
-            vectors = F.normalize(vectors, dim=-1) if texts else vectors
-            return [float(vectors[place[query]] @ vectors[place[text]]) for query, text in pairs]
+            vectors = F.normalize(self._passed(model, self.rows.frame(texts, [None] * len(texts))), dim=-1)
+            both = (vectors[[place[pair[side]] for pair in pairs]] for side in (0, 1))
+            return torch.linalg.vecdot(*both).tolist()
         framed = self.rows.frame([query for query, _ in pairs], [text for _, text in pairs])
         return self._passed(model, framed).sigmoid().flatten().tolist()
 
@@ -237,19 +250,38 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         best = self.answer(model, [asked], RunOptions())[0][0]["text"]
         title = f"{asked.query} | {best}"
         if self.apart:
+            if look.reference is not None:
+                raise RegardError(f"reference={look.reference!r}: vectors are no choice to be forced; leave it out")
             (row,) = self.rows.frame([best], [None])
             note = "query and text are read apart, and their vectors are compared: this is the reading of the text"
-            return self.rows.sight(
-                model, row, title, lambda b: model(b.tokens, b.lengths, b.segments)[:, None, :0], notes=(note,)
+            sight = self.rows.sight(
+                model, row, best, lambda b: model(b.tokens, b.lengths, b.segments)[:, None, :0], notes=(note,)
             )
+            return replace(sight, title=title)
         (row,) = self.rows.frame([asked.query], [best])
 
         def logits(batch: RowBatch) -> Tensor:
             relevance = model(batch.tokens, batch.lengths, batch.segments)  # (B, 1)
             return torch.cat([torch.zeros_like(relevance), relevance], -1).unsqueeze(1)  # σ(s) is softmax(0, s)
 
-        choices = Choices([CHOICES], said=lambda chosen: CHOICES[chosen[0]]).forced(look.reference)
-        return self.rows.sight(model, row, title, logits, choices=choices)
+        choices = Choices([CHOICES], said=lambda chosen: CHOICES[chosen[0]], places=pooled_places(model, row))
+        return self.rows.sight(model, row, title, logits, choices=choices.forced(look.reference))
+
+    def objective(self, splits: Splits[list[Candidate]]) -> Objective:
+        if all(each.label < self.relevant for each in splits.valid):
+            raise RegardError("no text of data.valid is relevant, so no ranking can be judged; check data.relevant")
+        return super().objective(splits)
+
+    def some(self, examples: list[Candidate], count: int) -> list[Candidate]:
+        """Whole queries with all of their texts; those without a relevant text are not scored."""
+        groups = [group for group in _by_query(examples).values() if any(e.label >= self.relevant for e in group)]
+        random.Random(0).shuffle(groups)
+        found: list[Candidate] = []
+        for group in groups:
+            if found and len(found) + len(group) > count:
+                break
+            found += group
+        return found
 
     def scores(self, model: nn.Module, examples: Sequence[Candidate]) -> dict[str, Score]:
         groups = [group for group in _by_query(examples).values() if any(e.label >= self.relevant for e in group)]

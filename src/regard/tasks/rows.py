@@ -20,7 +20,7 @@ from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import RegardError, listed
 from regard.models import Form
 from regard.models.facts import BodyConfig, ModelConfig
-from regard.models.heads import body_of, headed
+from regard.models.heads import body_of, headed, pooling_of
 from regard.tasks.base import (
     FINE_TUNING,
     AnswerT,
@@ -89,11 +89,7 @@ class Rows:
         partners = iter(self.tokenizer.encode([text for text in seconds if text is not None]))
         pairs = [next(partners) if text is not None else None for text in seconds]
         framed = [self.framing.frame(*pair) for pair in zip(whole, pairs, strict=True)]
-        cut = sum(
-            len(row.ids) - self.framing.room_taken(pair=second is not None) < len(first) + len(second or ())
-            for row, first, second in zip(framed, whole, pairs, strict=True)
-        )
-        if cut:
+        if cut := sum(row.unread > 0 for row in framed):
             warnings.warn(
                 f"{cut:,} of {len(framed):,} texts have more than {self.framing.maximum} tokens, and only their "
                 "beginning is read",
@@ -152,9 +148,17 @@ class Rows:
             embedding=body.embedding,
             layer_paths=body.layer_paths,
             reads_backwards=body.reads_backwards,
-            notes=notes,
+            notes=(*self._cut(row), *notes),
         )
         return sight if choices is None else choices.put_into(sight)
+
+    def _cut(self, row: Row) -> tuple[str, ...]:
+        """What the viewer must know of a row whose texts were cut."""
+        if not row.unread:
+            return ()
+        read = sum(token not in self.framing.special.silent for token in row.ids)
+        which = f"the first {read} of" if _border(row) is None else f"{read}, the first of each text, of"
+        return (f"only {which} {read + row.unread} tokens are read",)
 
 
 @dataclass(frozen=True)
@@ -280,8 +284,12 @@ class RowsTask(
         return Objective(self.best, higher=self.best != "loss")
 
     def quick_exam(self, valid: list[ExampleT], batches: object) -> Exam:
-        some = valid if len(valid) <= QUICK else random.Random(0).sample(valid, QUICK)
+        some = self.some(valid, QUICK)
         return Exam(f"{len(some):,} examples", lambda model: self.scores(model, some))
+
+    def some(self, examples: list[ExampleT], count: int) -> list[ExampleT]:
+        """About so many of the examples, drawn at random, always the same."""
+        return examples if len(examples) <= count else random.Random(0).sample(examples, count)
 
     def exam(self, examples: list[ExampleT], options: RunOptions, *, tokenize: str = "13a") -> Exam:
         return Exam(f"{len(examples):,} examples", lambda model: self.scores(model, examples))
@@ -302,6 +310,11 @@ def label_numbers(labels: Sequence[str], wanted: Sequence[str], place: str) -> l
             shown = ", ".join(labels[:20]) + (", …" if len(labels) > 20 else "")
             raise RegardError(f"{place} has the label {label!r}, which data.train has not; it has {shown}")
     return [known[label] for label in wanted]
+
+
+def pooled_places(model: nn.Module, row: Row) -> tuple[int, ...]:
+    """The token that a head for the whole row reads; none where it reads the mean of all."""
+    return {"mean": (), "last": (len(row.ids) - 1,)}.get(pooling_of(model), (0,))
 
 
 def halves(batch: RowBatch) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:

@@ -1,6 +1,8 @@
 """Words in, a tag for each out. The tag of a word is predicted at the first of its tokens.
 
-    loss    Σ over words of −log P(tag | sentence)        scores   entity-level precision, recall and F1
+    loss    Σ over words of −log P(tag | sentence)
+    scores  precision, recall and F1 of entities, as conlleval and seqeval count; for tags without prefixes such as
+            parts of speech, accuracy
 
 A sentence that is too long for the model is read in several parts; a word that is too long is cut.
 """
@@ -11,7 +13,8 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self, TypedDict, TypeGuard
+from itertools import accumulate
+from typing import Literal, Self, TypedDict, TypeGuard, final
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
@@ -20,16 +23,17 @@ from torch.nn import functional as F
 from regard.data.files import read_lines, read_object
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import IGNORED, Row
+from regard.data.splits import Splits
 from regard.errors import RegardError
-from regard.tasks.base import FINE_TUNING, Codec, Looking, RunOptions, Score, Setting, Sight, Surface
+from regard.tasks.base import FINE_TUNING, Codec, Looking, Objective, RunOptions, Score, Setting, Sight, Surface
 from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, label_numbers
+from regard.tasks.schemes import OUTSIDE, begun, entities, entity_scores, have_prefixes, word_scores
 from regard.tasks.surfaces import text_of
 
 BETWEEN = "-DOCSTART-"  # stands between documents
-WORD = re.compile(r"\w+|[^\w\s]")
-OUTSIDE = "O"
+WORD = {"text": re.compile(r"\w+|[^\w\s]"), "spaces": re.compile(r"\S+")}
 Part = tuple[Row, list[tuple[int, int]]]  # tokens, and which word (by number) begins at which of them
-Asked = str | tuple[str, ...]  # a text, or words that were cut already
+Asked = str | tuple[str, ...]  # a text, or its words
 
 
 class TagColumns(BaseModel):
@@ -48,11 +52,17 @@ class TaggedData(RowsData):
     """[data] of tag."""
 
     columns: TagColumns = Field(default_factory=TagColumns, description="which columns")
+    words: Literal["text", "spaces"] = Field(
+        "text", description="how a text is cut into words: punctuation apart, or at white space alone"
+    )
+    entities: Literal["words", "whole"] = Field(
+        "words", description="answers are the tagged words, or the entities that these make up"
+    )
 
 
 @dataclass(frozen=True)
 class Tagged:
-    """A sentence: its words, and a tag for each. B- begins an entity and I- continues it."""
+    """A sentence: its words, and a tag for each."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -63,6 +73,7 @@ class Tagged:
         return " ".join(self.words)
 
 
+@final
 class Entity(TypedDict):
     """A word with its tag, the number of the word from 1, and its place in the characters of the text."""
 
@@ -74,8 +85,22 @@ class Entity(TypedDict):
     end: int
 
 
-class Entities(Surface[Asked, list[Entity]]):
-    """A text in, or words; every word whose tag is not O out."""
+@final
+class Whole(TypedDict):
+    """An entity with its type, the mean probability of its tags, its text, and its place in the characters."""
+
+    entity_group: str
+    score: float
+    word: str
+    start: int
+    end: int
+
+
+Answers = list[Entity] | list[Whole]
+
+
+class Entities(Surface[Asked, Answers]):
+    """A text in, or words; every word whose tag is not O out, or every entity."""
 
     answers = "tags"
 
@@ -87,26 +112,36 @@ class Entities(Surface[Asked, list[Entity]]):
             return tuple(body)
         return text_of(body)
 
-    def lines(self, answer: list[Entity], options: RunOptions) -> list[str]:
-        return [" ".join(f"{each['word']}/{each['entity']}" for each in answer)]
+    def lines(self, answer: Answers, options: RunOptions) -> list[str]:
+        return [" ".join(f"{each['word']}/{_named(each)}" for each in answer)]
 
 
-class Tag(RowsTask[TaggedData, Tagged, Asked, list[Entity]]):
+class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
     """The task, with the tags it knows."""
 
     uses = "tokens"
     honours = FINE_TUNING | {"training.label_smoothing"}
     data = TaggedData
     surface = Entities()
-    best = "f1"
 
-    def __init__(self, rows: Rows, labels: Sequence[str], *, smoothing: float = 0.0) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        labels: Sequence[str],
+        *,
+        smoothing: float = 0.0,
+        words: Literal["text", "spaces"] = "text",
+        whole: bool = False,
+    ) -> None:
         self.rows, self.labels, self.smoothing = rows, tuple(labels), smoothing
+        self.words, self.whole = words, whole
 
     @classmethod
     def from_setting(cls, setting: Setting[TaggedData], codec: Codec) -> Self:
-        rows = Rows.of(setting.model, codec, max_length=setting.data.max_length)
-        return cls(rows, codec.labels, smoothing=setting.label_smoothing)
+        data = setting.data
+        rows = Rows.of(setting.model, codec, max_length=data.max_length)
+        whole = data.entities == "whole"
+        return cls(rows, codec.labels, smoothing=setting.label_smoothing, words=data.words, whole=whole)
 
     @classmethod
     def examples(cls, name: str, data: TaggedData) -> Iterator[Tagged]:
@@ -148,19 +183,18 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, list[Entity]]):
         smoothing = 0.0 if plain else self.smoothing
         return F.cross_entropy(logits, batch.wanted[real], label_smoothing=smoothing, reduction="sum")
 
-    def answer(self, model: nn.Module, asked: Sequence[Asked], options: RunOptions) -> list[list[Entity]]:
-        """The tagged words of each input. A text is cut into words, punctuation apart; words that were given have
-        offsets as if a space stood between them."""
-        cut = [_words(each) for each in asked]
+    def objective(self, splits: Splits[list[Tagged]]) -> Objective:
+        return Objective("f1" if have_prefixes(self.labels) else "accuracy", higher=True)
+
+    def answer(self, model: nn.Module, asked: Sequence[Asked], options: RunOptions) -> list[Answers]:
+        """The tagged words or the entities of each input. A text is cut into words, given words are not cut again; they
+        have offsets as if a space stood between them."""
+        cut = [self._words(each) for each in asked]
         tagged = self.tag(model, [[word for word, _ in words] for words in cut])
-        return [
-            [
-                {"entity": tag, "score": score, "index": number, "word": word, "start": at, "end": at + len(word)}
-                for number, ((word, at), (tag, score)) in enumerate(zip(words, tags, strict=True), start=1)
-                if tag != OUTSIDE
-            ]
-            for words, tags in zip(cut, tagged, strict=True)
-        ]
+        if not self.whole:
+            return [_tagged_words(words, tags) for words, tags in zip(cut, tagged, strict=True)]
+        every = zip(map(_text, asked), cut, tagged, strict=True)
+        return [_whole_entities(text, words, tags) for text, words, tags in every]
 
     def tag(self, model: nn.Module, sentences: Sequence[Sequence[str]]) -> list[list[tuple[str, float]]]:
         """The tag of every word and its probability; of a word that has no tokens, outside."""
@@ -176,11 +210,16 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, list[Entity]]):
 
     def sight(self, model: nn.Module, asked: Asked, look: Looking) -> Sight:
         """What the model reads of a sentence, of a long one its first part, and which tag it chooses for each word."""
-        words = [word for word, _ in _words(asked)]
+        words = [word for word, _ in self._words(asked)]
         parts = list(self._parts(words)) or [(self.rows.framing.frame([]), [])]
-        if len(parts) > 1:
-            warnings.warn(f"the text is read in {len(parts)} parts, and the first is looked at", stacklevel=2)
         row, begins = parts[0]
+        notes: tuple[str, ...] = ()
+        if len(parts) > 1:
+            taken = self.rows.framing.room_taken(pair=False)
+            shown, *others = (len(part.ids) - taken for part, _ in parts)
+            note = f"the text is read in {len(parts)} parts: only the first {shown} of {shown + sum(others)} tokens are"
+            notes = (f"{note} looked at",)
+            warnings.warn(notes[0], stacklevel=2)
         places = [place for _, place in begins]
         names = [[f"{words[number]}/{tag}" for tag in self.labels] for number, _ in begins]
 
@@ -191,16 +230,25 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, list[Entity]]):
         return self.rows.sight(
             model,
             row,
-            asked if isinstance(asked, str) else " ".join(asked),
+            _text(asked),
             lambda batch: model(batch.tokens, batch.lengths, batch.segments)[:, places],
             choices=Choices(names, said=said, places=places).forced(look.reference) if names else None,
+            notes=notes,
         )
 
     def scores(self, model: nn.Module, examples: Sequence[Tagged]) -> dict[str, Score]:
         for example in examples:
             label_numbers(self.labels, example.tags, example.place)
         said = [[tag for tag, _ in tags] for tags in self.tag(model, [example.words for example in examples])]
-        return entity_scores(said, [example.tags for example in examples])
+        right = [example.tags for example in examples]
+        return entity_scores(said, right) if have_prefixes(self.labels) else word_scores(said, right)
+
+    def _words(self, asked: Asked) -> list[tuple[str, int]]:
+        """The words of an input, and where each begins in the text."""
+        if isinstance(asked, str):
+            return [(found[0], found.start()) for found in WORD[self.words].finditer(asked)]
+        begins = accumulate((len(word) + 1 for word in asked), initial=0)
+        return list(zip(asked, begins, strict=False))
 
     def _parts(self, words: Sequence[str]) -> Iterator[Part]:
         """The sentence in as many parts as it needs, each of whole words."""
@@ -219,49 +267,31 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, list[Entity]]):
             yield self.rows.framing.frame(ids), begins
 
 
-def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    """What is named: type, first word and the one after the last. I- after another type, or after nothing, begins."""
-    found: set[tuple[str, int, int]] = set()
-    begin, before = 0, OUTSIDE
-    for place, tag in enumerate([*tags, OUTSIDE]):
-        goes_on = tag.startswith("I-") and before != OUTSIDE and before[2:] == tag[2:]
-        if before != OUTSIDE and not goes_on:
-            found.add((before[2:], begin, place))
-        if not goes_on:
-            begin = place
-        before = tag
+def _tagged_words(words: Sequence[tuple[str, int]], tags: Sequence[tuple[str, float]]) -> list[Entity]:
+    return [
+        {"entity": tag, "score": score, "index": number, "word": word, "start": at, "end": at + len(word)}
+        for number, ((word, at), (tag, score)) in enumerate(zip(words, tags, strict=True), start=1)
+        if tag != OUTSIDE
+    ]
+
+
+def _whole_entities(text: str, words: Sequence[tuple[str, int]], tags: Sequence[tuple[str, float]]) -> list[Whole]:
+    """As the pipeline of transformers answers with aggregation_strategy="simple"."""
+    found: list[Whole] = []
+    for kind, first, after in sorted(entities([tag for tag, _ in tags]), key=lambda entity: entity[1]):
+        start, (last, at) = words[first][1], words[after - 1]
+        score = sum(score for _, score in tags[first:after]) / (after - first)
+        end = at + len(last)
+        found.append({"entity_group": kind, "score": score, "word": text[start:end], "start": start, "end": end})
     return found
 
 
-def entity_scores(said: Sequence[Sequence[str]], right: Sequence[Sequence[str]]) -> dict[str, Score]:
-    """Precision, recall and F1 over all that is named, as CoNLL counts: type and both ends must agree."""
-    pairs = [(entities(a), entities(b)) for a, b in zip(said, right, strict=True)]
-    hits = sum(len(a & b) for a, b in pairs)
-    named, wanted = sum(len(a) for a, _ in pairs), sum(len(b) for _, b in pairs)
-    f1 = 2 * hits / (named + wanted) if named + wanted else 0.0
-    return {
-        "f1": Score(100 * f1, f"of {wanted} entities, type and both ends right, in percent"),
-        "precision": Score(100 * hits / named if named else 0.0, f"{hits} of {named} found are right"),
-        "recall": Score(100 * hits / wanted if wanted else 0.0, f"{hits} of {wanted} are found"),
-    }
+def _named(each: Entity | Whole) -> str:
+    return each["entity_group"] if "entity_group" in each else each["entity"]
 
 
-def _words(asked: Asked) -> list[tuple[str, int]]:
-    """Words, and where each begins in the text."""
-    if isinstance(asked, str):
-        return [(found[0], found.start()) for found in WORD.finditer(asked)]
-    begins = [sum(len(word) + 1 for word in asked[:number]) for number in range(len(asked))]
-    return list(zip(asked, begins, strict=True))
-
-
-def begun(tags: Sequence[str]) -> tuple[str, ...]:
-    """Tags in which everything named begins with B-, whatever way of writing them was used (IOB1 or IOB2)."""
-    found, before = [], "O"
-    for tag in tags:
-        begins = tag.startswith("I-") and before[2:] != tag[2:]
-        found.append(f"B-{tag[2:]}" if begins else tag)
-        before = tag
-    return tuple(found)
+def _text(asked: Asked) -> str:
+    return asked if isinstance(asked, str) else " ".join(asked)
 
 
 def _read_conll(name: str, columns: TagColumns) -> Iterator[Tagged]:

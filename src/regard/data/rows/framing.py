@@ -17,11 +17,12 @@ IGNORED = -100  # the target of a token for which nothing is to be predicted
 
 @dataclass(frozen=True)
 class Row:
-    """Token ids, the segment of each token, and the targets to predict."""
+    """Token ids, the segment of each token, the targets to predict, and how many tokens of the texts were cut off."""
 
     ids: tuple[int, ...]
     segments: tuple[int, ...]
     wanted: tuple[int, ...] = ()
+    unread: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,14 @@ class Framing:
     def frame(self, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
         """The row of one text or two. If it is too long, the end is cut off, of two texts that of the longer one."""
         room = self.maximum - self.room_taken(pair=second is not None)
+        unread = max(len(first) + len(second or ()) - room, 0)
         first, second = shortened(first, second, room)
         bos, eos = self.special.bos, self.special.eos
         head = (bos, *first, eos)
         if second is None:
-            return Row(head, (0,) * len(head))
+            return Row(head, (0,) * len(head), unread=unread)
         tail = (*second, eos) if self.segments == 2 else (eos, *second, eos)
-        return Row((*head, *tail), (0,) * len(head) + (int(self.segments == 2),) * len(tail))
+        return Row((*head, *tail), (0,) * len(head) + (int(self.segments == 2),) * len(tail), unread=unread)
 
 
 def shortened(

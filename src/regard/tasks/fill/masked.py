@@ -8,15 +8,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy
 import torch
+from tokenizers.models import WordLevel, WordPiece
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.data.rows.batches import Draw, RowBatch
 from regard.data.rows.framing import IGNORED, Row
+from regard.data.tokenizers import Tokenizer
+from regard.data.vocabularies import CONTINUED, SPACE
 from regard.errors import RegardError
 from regard.tasks.base import Looking, Score, Setting, Sight
 from regard.tasks.fill.documents import Document, pack, pair_up
@@ -44,7 +47,7 @@ class Masked(Fill):
         self.mask: int = found
         self.size = rows.tokenizer.size
         self.silent = special.silent | {self.mask}
-        self.continues = _continuations(rows.tokenizer.vocabulary) if whole_words else frozenset()
+        self.continues = _continuations(rows.tokenizer) if whole_words else frozenset()
 
     @classmethod
     def made(cls, rows: Rows, setting: Setting[FillData]) -> Masked:
@@ -78,8 +81,7 @@ class Masked(Fill):
                 groups[-1].append(place)
             else:
                 groups.append([place])
-        tokens = sum(map(len, groups))
-        hide = max(1, round(self.share * tokens)) if tokens else 0
+        hide = max(round(self.share * sum(map(len, groups))), min(map(len, groups), default=0))
         for number in generator.permutation(len(groups)).tolist():
             if len(groups[number]) > hide:
                 continue
@@ -91,7 +93,12 @@ class Masked(Fill):
         return Row(tuple(ids), row.segments, tuple(wanted))
 
     def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
-        """Summed over all targets, where the mean over pairs weighs as much as the mean over masked tokens."""
+        """The mean over masked tokens plus the mean over pairs, times the number of targets.
+
+        With pairs this is no sum over targets: the weight of a pair depends on how many masked tokens the batch has for
+        each pair. Accumulating several batches is therefore close to one large batch, but not equal to it. Without
+        pairs the loss is the sum over masked tokens, and both are equal.
+        """
         losses = self._losses(model, batch)
         return torch.stack([each.mean() for each, _ in losses]).sum() * batch.targets
 
@@ -179,7 +186,12 @@ class Masked(Fill):
         return framing.frame(*ids)
 
 
-def _continuations(vocabulary: Mapping[str, int]) -> frozenset[int]:
-    """The tokens that go on with a word: those that begin with ##, or where none does, those without a space."""
-    marked = frozenset(number for name, number in vocabulary.items() if name.startswith("##"))
-    return marked or frozenset(number for name, number in vocabulary.items() if not name.startswith(("▁", "Ġ")))
+def _continuations(tokenizer: Tokenizer) -> frozenset[int]:
+    """The tokens that continue a word: in WordPiece those that begin with ##, elsewhere those that do not begin with a
+    space. Where no token has a space, as in a vocabulary of words, each token is a word of its own."""
+    names, model = tokenizer.vocabulary, tokenizer.inner.model
+    if isinstance(model, WordPiece):
+        return frozenset(number for name, number in names.items() if name.startswith(CONTINUED))
+    if isinstance(model, WordLevel) and " " not in names:
+        return frozenset()
+    return frozenset(number for name, number in names.items() if not name.startswith((SPACE, "Ġ", " ")))
