@@ -180,10 +180,8 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
 
     @classmethod
     def lines(cls, examples: list[Candidate]) -> Iterator[str]:
-        groups = _by_query(examples).items()
-        return (
-            "\t".join(" ".join(text.split()) for text in (query, *(e.text for e in group))) for query, group in groups
-        )
+        every = ((query, *(each.text for each in group)) for query, group in _by_query(examples).items())
+        return ("\t".join(" ".join(text.split()) for text in texts) for texts in every)
 
     @classmethod
     def texts(cls, examples: Sequence[Candidate]) -> Iterator[str]:
@@ -200,8 +198,8 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         return [Row(q.ids + t.ids, (0,) * len(q.ids) + (1,) * len(t.ids), each) for q, t, each in both]
 
     def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
-        """Summed over the texts. Read apart, a text that is not relevant has no loss of its own, but counts as one; and as
-        each text is compared with all of its batch, accumulating several batches is not equal to one large batch."""
+        """Summed over the texts. Read apart, a text that is not relevant is a target whose own loss is 0; and as each query
+        is compared with all texts of its batch, accumulating several batches is not equal to one large batch."""
         right = batch.wanted[:, 0]
         if not self.apart:
             logits = model(batch.tokens, batch.lengths, batch.segments)[:, 0]  # (B,)
@@ -273,8 +271,8 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         return super().objective(splits)
 
     def some(self, examples: list[Candidate], count: int) -> list[Candidate]:
-        """Whole queries with all of their texts; those without a relevant text are not scored."""
-        groups = [group for group in _by_query(examples).values() if any(e.label >= self.relevant for e in group)]
+        """Queries with all of their texts, about so many texts."""
+        groups = self._scored(examples)
         random.Random(0).shuffle(groups)
         found: list[Candidate] = []
         for group in groups:
@@ -284,7 +282,7 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         return found
 
     def scores(self, model: nn.Module, examples: Sequence[Candidate]) -> dict[str, Score]:
-        groups = [group for group in _by_query(examples).values() if any(e.label >= self.relevant for e in group)]
+        groups = self._scored(examples)
         if not groups:
             raise RegardError("no query has a relevant text, so nothing can be scored; check data.relevant")
         flat = [each for group in groups for each in group]
@@ -297,6 +295,10 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
             "ndcg@10": Score(100 * sum(map(ndcg, ranked)) / len(ranked), f"{how}, in percent"),
             "accuracy": Score(100 * sum(first == 1 for first in firsts) / len(firsts), f"percent {how}"),
         }
+
+    def _scored(self, examples: Sequence[Candidate]) -> list[list[Candidate]]:
+        """The texts of each query that has a relevant one."""
+        return [group for group in _by_query(examples).values() if any(e.label >= self.relevant for e in group)]
 
     @staticmethod
     def _ranked(group: Sequence[Candidate], scores: Sequence[float]) -> list[float]:
