@@ -9,14 +9,20 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from torch.nn import functional as F
 
 import regard
 import tiny_bert
-from regard import recipes
+from regard import models, recipes
 from regard.api.exchange import import_model
-from regard.data.rows.framing import IGNORED, Row
+from regard.data.rows.batches import in_order_of_length
+from regard.data.rows.framing import IGNORED, Framing, Row
+from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
+from regard.special import OWN
 from regard.tasks.fill.documents import FOLLOWS, pair_up
+from regard.tasks.fill.masked import Masked
+from regard.tasks.rows import Rows
 
 
 @pytest.fixture(scope="module")
@@ -32,23 +38,40 @@ def rows(task: Any, number: int) -> list[Row]:
     return [task.rows.framing.frame(tokens) for _ in range(number)]
 
 
+def likely(count: int, number: int, share: float) -> bool:
+    """Whether a count is between the quantiles 0.001 and 0.999 of the binomial distribution, worked out exactly."""
+    at = numpy.arange(number + 1)
+    logs = numpy.cumsum(numpy.log(numpy.maximum(at, 1)))  # log n!
+    every = logs[-1] - logs - logs[::-1] + at * numpy.log(share) + (number - at) * numpy.log1p(-share)
+    below = numpy.exp(every).cumsum()
+    return bool(below[count] > 0.001 and below[max(count - 1, 0)] < 0.999)
+
+
 def test_masks_have_the_stated_shares(there: Path):
     task = regard.load(there / "ours").task
+    generator = numpy.random.default_rng(7)
     counts: Counter[str] = Counter()
-    for at, row in enumerate(rows(task, 4000)):
+    replaced: set[int] = set()
+    for at in range(6000):
+        size = int(generator.integers(1, 120))
+        row = Row((task.rows.framing.special.bos, *generator.integers(5, task.size, size).tolist()), (0,) * (size + 1))
         drawn = task.draw(row, numpy.random.default_rng([7, at]))
-        for before, after, wanted in zip(row.ids, drawn.ids, drawn.wanted, strict=True):
-            counts["all"] += before not in task.silent
-            if wanted == IGNORED:
-                assert after == before
-                continue
-            assert wanted == before not in task.silent
+        chosen = [place for place, wanted in enumerate(drawn.wanted) if wanted != IGNORED]
+        assert len(chosen) == max(1, round(0.15 * size))
+        assert all(drawn.wanted[place] == row.ids[place] not in task.silent for place in chosen)
+        assert all(drawn.ids[place] == row.ids[place] for place in range(size + 1) if place not in chosen)
+        counts["first half"] += sum(place <= size / 2 for place in chosen) if size % 2 == 0 else 0
+        counts["of even"] += len(chosen) if size % 2 == 0 else 0
+        for before, after in ((row.ids[place], drawn.ids[place]) for place in chosen):
             counts["chosen"] += 1
             counts["masked" if after == task.mask else "same" if after == before else "other"] += 1
-    assert counts["chosen"] / counts["all"] == pytest.approx(0.15, abs=0.02)  # a whole number of each row
-    assert counts["masked"] / counts["chosen"] == pytest.approx(0.8, abs=0.02)
-    assert counts["other"] / counts["chosen"] == pytest.approx(0.1, abs=0.015)
-    assert counts["same"] / counts["chosen"] == pytest.approx(0.1, abs=0.015)
+            replaced |= {after} - {before}
+    assert counts["chosen"] > 50_000
+    assert likely(counts["masked"], counts["chosen"], 0.8 + 0.1 / task.size)  # any token may be the mask, or the same
+    assert likely(counts["same"], counts["chosen"], 0.1 + 0.1 / task.size)
+    assert likely(counts["other"], counts["chosen"], 0.1 - 0.2 / task.size)
+    assert likely(counts["first half"], counts["of even"], 0.5)
+    assert replaced == set(range(task.size))  # any token of the vocabulary
 
 
 def test_masks_are_new_in_each_epoch_and_whole_words_stay_whole(there: Path):
@@ -64,14 +87,89 @@ def test_masks_are_new_in_each_epoch_and_whole_words_stay_whole(there: Path):
         assert all(chosen[at] == chosen[at - 1] for at, token in enumerate(row.ids) if token in task.continues)
 
 
+TEXT = "the old cat sat"
+
+
+@pytest.mark.parametrize(
+    ("kind", "groups"),
+    [
+        ("words", [["the"], ["old"], ["cat"], ["sat"]]),
+        ("characters", [["t", "h", "e"], [" ", "o", "l", "d"], [" ", "c", "a", "t"], [" ", "s", "a", "t"]]),
+        ("wordpiece", [["the"], ["o", "##l", "##d"], ["c", "##at"], ["s", "##at"]]),
+    ],
+)
+def test_whole_words_are_hidden_whatever_the_vocabulary(kind: Any, groups: list[list[str]]):
+    tokenizer = Tokenizer.train([TEXT, "the the at ## ##the"], kind=kind, vocabulary=60)
+    tokenizer.inner.add_special_tokens(["[MASK]"])
+    task = Masked(Rows(tokenizer, Framing(OWN, 40)), pairs=False, share=0.15, whole_words=True)
+    row = task.rows.framing.frame(tokenizer.encode([TEXT])[0])
+    assert [tokenizer.inner.id_to_token(token) for token in row.ids[1:-1]] == [
+        piece for each in groups for piece in each
+    ]
+    places = [
+        [at + sum(map(len, groups[:number])) + 1 for at in range(len(each))] for number, each in enumerate(groups)
+    ]
+    seen = set()
+    for seed in range(60):
+        drawn = task.draw(row, numpy.random.default_rng(seed))
+        chosen = [place for place, wanted in enumerate(drawn.wanted) if wanted != IGNORED]
+        assert chosen in places  # 0.15 of these rows is less than two words
+        seen.add(tuple(chosen))
+    smallest = min(map(len, places))
+    fits = max(round(0.15 * sum(map(len, places))), smallest)
+    assert seen == {tuple(each) for each in places if len(each) <= fits}
+
+
+def test_a_row_of_one_long_word_is_hidden_whole():
+    tokenizer = Tokenizer.train(["abcdefgh x"], kind="characters", vocabulary=60)
+    tokenizer.inner.add_special_tokens(["[MASK]"])
+    task = Masked(Rows(tokenizer, Framing(OWN, 40)), pairs=False, whole_words=True)
+    row = task.rows.framing.frame(tokenizer.encode(["abcdefgh"])[0])
+    assert task.draw(row, numpy.random.default_rng(0)).wanted == (IGNORED, *row.ids[1:-1], IGNORED)
+    (batch,) = in_order_of_length([task.draw(row, numpy.random.default_rng(0))], batch_tokens=1, special=OWN)
+    model = models.build("bert", vocabulary=tokenizer.size, layers=1, width=12, heads=2, next_sentence=False)
+    assert task.loss(model, batch).isfinite()
+
+
+def test_without_pairs_accumulated_batches_equal_one_batch_and_with_pairs_the_loss_is_two_means(there: Path):
+    model = regard.load(there / "ours")
+    drawn = [model.task.draw(row, numpy.random.default_rng(at)) for at, row in enumerate(rows(model.task, 5))]
+    hidden = [
+        Row(row.ids[: 5 + 3 * at], row.segments[: 5 + 3 * at], row.wanted[: 5 + 3 * at]) for at, row in enumerate(drawn)
+    ]
+    pairs = [Row(row.ids, row.segments, (at % 2, *row.wanted[1:])) for at, row in enumerate(drawn)]
+    (batch,) = in_order_of_length(pairs, batch_tokens=1000, special=model.task.rows.framing.special)
+    with torch.no_grad():
+        states = model.module.states(batch.tokens, batch.lengths, batch.segments)
+        real = batch.wanted[:, 1:] != IGNORED
+        words = F.cross_entropy(model.module.words(states[:, 1:][real]), batch.wanted[:, 1:][real])
+        follows = F.cross_entropy(model.module.follows(states), batch.wanted[:, 0])
+        assert model.task.loss(model.module, batch).item() == pytest.approx(
+            float((words + follows) * batch.targets), rel=1e-5
+        )
+        model.task.pairs = False
+        alone, together = (
+            sum(
+                float(model.task.loss(model.module, each))
+                for each in in_order_of_length(
+                    [row for row in hidden if any(wanted != IGNORED for wanted in row.wanted)],
+                    batch_tokens=tokens,
+                    special=model.task.rows.framing.special,
+                )
+            )
+            for tokens in (1, 1000)
+        )
+    assert alone == pytest.approx(together, rel=1e-5)
+
+
 def test_half_of_the_pairs_follow_and_the_others_are_of_another_document(there: Path):
     framing = regard.load(there / "ours").task.rows.framing
-    documents = [[[10 + number] * 4] * 50 for number in range(50)]
+    documents = [[[10 + number] * 4] * 50 for number in range(1500)]
     found = pair_up(documents, framing=framing, seed=3)
     parts = [({*row.ids} - {framing.special.bos, framing.special.eos}, row.wanted[0] == FOLLOWS) for row in found]
-    assert len(found) > 300
+    assert len(found) > 9000
     assert all(len(tokens) == (1 if follows else 2) for tokens, follows in parts)
-    assert sum(follows for _, follows in parts) / len(parts) == pytest.approx(0.5, abs=0.08)
+    assert likely(sum(follows for _, follows in parts), len(parts), 0.5)
     assert max(len(row.ids) for row in found) <= framing.maximum
     with pytest.raises(RegardError, match="one document has no other"):
         pair_up(documents[:1], framing=framing, seed=3)

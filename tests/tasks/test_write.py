@@ -83,6 +83,23 @@ def test_a_recurrent_model_reads_from_beginning_to_end(tokenizer, monkeypatch, l
         assert float(found[place]) == pytest.approx(exact, abs=1e-4)
 
 
+@pytest.mark.parametrize("lead", [1, 2, 3])
+def test_each_part_of_a_text_begins_so_many_tokens_early(tokenizer, monkeypatch, lead):
+    """So few that a recurrent model has not forgotten the first of them: one more or one less makes a difference."""
+    monkeypatch.setattr(write, "LEAD", lead)
+    monkeypatch.setattr(write, "LANES", 4)
+    model, ids = made("rnn"), ids_of(23)
+    found = Write(tokenizer, block=BLOCK, reach=None).losses(model, ids)
+
+    def exact(more):
+        contexts = [place % 6 + 1 + (lead + more if place >= 6 else 0) for place in range(23)]  # four parts of 6
+        return one_by_one(model, ids, contexts)
+
+    assert found.tolist() == pytest.approx(exact(0), abs=1e-4)
+    assert found.tolist() != pytest.approx(exact(1), abs=1e-4)
+    assert found.tolist() != pytest.approx(exact(-1), abs=1e-4)
+
+
 def test_scores_are_those_of_the_definition(tokenizer):
     model, ids = made("gpt"), ids_of(31)
     task = Write(tokenizer, block=BLOCK, reach=BLOCK)

@@ -198,8 +198,8 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         return [Row(q.ids + t.ids, (0,) * len(q.ids) + (1,) * len(t.ids), each) for q, t, each in both]
 
     def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
-        """Summed over the texts. Read apart, a text that is not relevant is a target whose own loss is 0; and as each query
-        is compared with all texts of its batch, accumulating several batches is not equal to one large batch."""
+        """Summed over the texts. Read apart, a text that is not relevant is a target whose own loss is 0; each query is
+        compared with all texts of its batch, so that accumulating several batches is not equal to one large batch."""
         right = batch.wanted[:, 0]
         if not self.apart:
             logits = model(batch.tokens, batch.lengths, batch.segments)[:, 0]  # (B,)
