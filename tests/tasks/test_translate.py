@@ -1,3 +1,5 @@
+from itertools import product
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -188,3 +190,54 @@ def test_text_and_lexicons_are_scored_by_their_own_measures(tokenizers):
     assert {name: score.value for name, score in lexicon.validation_score(answers, references).items()} == {
         "word_error": 50
     }
+
+
+# a hard choice with R-Drop
+
+
+@pytest.mark.parametrize("order", [{"order": "luong"}, {"order": "luong", "input_feeding": True}], ids=str)
+def test_with_a_hard_choice_the_gradient_of_r_drop_is_unbiased(tokenizers, order, monkeypatch):
+    """All ways to draw for two targets in two passes: the mean gradient of `loss` is the gradient of the mean loss."""
+    torch.manual_seed(17)
+    config = {"width": 4, "embedding": 3, "cell": "gru", "score": "additive", "choice": "hard", "dropout": 0.0, **order}
+    model = build("seq2seq", vocabulary=VOCABULARY, **config).double()
+    model.output.products = torch.float64
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3.0)  # away from uniform weights and from small differences
+    batch, weight, smoothing = batch_of([[5]], [[8]]), 2.5, 0.1  # two places, two targets
+    task = Translate(tokenizers, smoothing=smoothing, r_drop=weight)
+    names, learned = zip(*((n, p) for n, p in model.named_parameters() if "baseline" not in n), strict=True)
+    drawn = []
+
+    def race(self, *_, **__):
+        """Times of arrival (2, 1, Q, S) such that the place that was chosen beforehand comes first."""
+        times = torch.ones_like(self)
+        for row in range(len(self)):
+            for query in range(self.shape[2]):
+                times[row, 0, query, next(drawn[row])] = 1e-300
+        return times
+
+    monkeypatch.setattr(torch.Tensor, "exponential_", race)
+
+    def follow(places):
+        drawn[:] = [iter(places[:2]), iter(places[2:])]
+
+    expected, mean = 0.0, [torch.zeros_like(parameter) for parameter in learned]
+    wanted, given = batch.target[:, 1:].repeat(2, 1), batch.target[:, :-1].repeat(2, 1)
+    for places in product(range(2), repeat=4):
+        follow(places)
+        rollout = model.rollout(batch.source.repeat(2, 1), batch.source_lengths.repeat(2), given)
+        probability = rollout.draw[..., 0].sum().exp()
+        logs = model.output(rollout.hidden).log_softmax(-1)
+        right = F.cross_entropy(logs.flatten(0, 1), wanted.flatten(), label_smoothing=smoothing, reduction="sum")
+        apart = sum(F.kl_div(*pair, log_target=True, reduction="sum") for pair in (logs, logs.flip(0)))
+        expected = expected + probability * (right + weight * apart) / 2
+        follow(places)
+        found = torch.autograd.grad(task.loss(model, batch), learned, allow_unused=True)
+        for total, gradient in zip(mean, found, strict=True):
+            total += 0 if gradient is None else probability.detach() * gradient
+    exact = torch.autograd.grad(expected, learned, allow_unused=True)
+    assert any("score" in name for name in names)
+    for total, gradient in zip(mean, exact, strict=True):
+        assert_close(total, torch.zeros_like(total) if gradient is None else gradient)
