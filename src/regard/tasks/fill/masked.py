@@ -36,9 +36,7 @@ class Masked(Fill):
 
     best = "accuracy"
 
-    def __init__(
-        self, rows: Rows, *, pairs: bool, share: float = 0.15, whole_words: bool = False, seed: int = 1
-    ) -> None:
+    def __init__(self, rows: Rows, *, pairs: bool, share: float, whole_words: bool = False, seed: int = 1) -> None:
         self.rows, self.pairs, self.share, self.seed = rows, pairs, share, seed
         special, inner = rows.framing.special, rows.tokenizer.inner
         found = special.mask if special.mask is not None else inner.token_to_id(MASK)
