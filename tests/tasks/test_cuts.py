@@ -51,7 +51,7 @@ def looked_at(model: Any, asked: object) -> tuple[str, ...]:
             "BertForQuestionAnswering",
             {},
             ("a cat", LONG),
-            ["the passage is read in parts: shown are 32 of its 54 tokens, with the best answer"],
+            ["the passage is read in parts: the part with the best answer has 32 of its 54 tokens"],
         ),
         ("BertForQuestionAnswering", {}, (LONG, "a cat"), ["only the first 17 of 54 tokens of the question are read"]),
     ],

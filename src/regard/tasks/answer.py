@@ -1,4 +1,4 @@
-"""A question and a passage in, the place in the passage that answers it out.
+"""The input is a question and a passage, the output is the span of the passage that answers the question.
 
     P(i, j) = P_start(i) P_end(j),   i ≤ j                     Devlin 2019, 4.2
     loss    −log P_start(i) − log P_end(j)                     scores   exact match and F1, as SQuAD counts
@@ -30,7 +30,7 @@ from regard.tasks.base import Codec, Looking, RunOptions, Score, Setting, Sight,
 from regard.tasks.rows import Choices, Rows, RowsData, RowsTask
 from regard.tasks.surfaces import Texts, one_or_two, texts_of
 
-ENDS = ("start", "end")  # what the head tells of each token
+ENDS = ("start", "end")  # the two outputs of the head for each token
 
 
 class AnswerData(RowsData):
@@ -68,7 +68,7 @@ class Span(TypedDict):
 
 
 class Spans(Surface[Texts, Span]):
-    """A question and a passage in, the answer in the passage out."""
+    """The input is a question and a passage, the output is the answer, a span of the passage."""
 
     answers = "a part of a passage"
     example = "$'a question\\ta passage'"
@@ -85,7 +85,7 @@ class Spans(Surface[Texts, Span]):
 
     def _both(self, texts: Texts) -> Texts:
         if texts.second is None:
-            raise RegardError("give a question and a passage, with a tab between on a line")
+            raise RegardError("give a question and a passage, with a tab between them on a line")
         return texts
 
 
@@ -125,7 +125,7 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
             if not question.answers and not data.impossible:
                 raise RegardError(
                     f"{question.place} has no answer; leave the question out, or set data.impossible=true to learn "
-                    "when a passage does not say"
+                    "when a passage does not answer a question"
                 )
             yield question
 
@@ -150,7 +150,7 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
         return found
 
     def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
-        """Summed over both ends of every answer; padding is no place."""
+        """The cross-entropy of both ends, summed over the answers. Padding has no share in the softmax."""
         logits = model(batch.tokens, batch.lengths, batch.segments)  # (B, L, 2)
         padding = torch.arange(logits.shape[1], device=logits.device) >= batch.lengths.unsqueeze(1)
         logits = logits.masked_fill(padding.unsqueeze(-1), torch.finfo(logits.dtype).min)
@@ -186,8 +186,8 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
         return [(span, parts[row][1], ends) for span, (_, row, ends) in zip(spans, where, strict=True)]
 
     def sight(self, model: nn.Module, asked: Texts, look: Looking) -> Sight:
-        """What the model reads of a question and its passage, of a long one the part with the best span, and which
-        tokens it chooses as ends: the first token of all where there is no answer."""
+        """What the model reads of a question and its passage, and the tokens it chooses as ends: the first token of the
+        row if there is no answer. Of a passage in several parts, the part with the best span is shown."""
         ((answer, part, (begin, end)),) = self._found(model, [asked])
         places = [0, *range(part.first, part.first + len(part.offsets))]
         chosen = [begin + 1, end + 1] if answer["answer"] else [0, 0]
@@ -212,7 +212,7 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
         question, passage = (len(ids) for ids in self.rows.tokenizer.encode([asked.first, asked.second or ""]))
         read, shown = part.first + 1 - self.rows.framing.room_taken(pair=True), len(part.offsets)
         of_question = f"only the first {read} of {question} tokens of the question are read"
-        of_passage = f"the passage is read in parts: shown are {shown} of its {passage} tokens, with the best answer"
+        of_passage = f"the passage is read in parts: the part with the best answer has {shown} of its {passage} tokens"
         return (*([of_question] if read < question else []), *([of_passage] if shown < passage else []))
 
     def scores(self, model: nn.Module, examples: Sequence[Question]) -> dict[str, Score]:
@@ -248,7 +248,7 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
                 return
 
     def _best(self, logits: Tensor, part: Part) -> tuple[float, float, int, int]:
-        """Score and both ends of the best answer in a part, and the score of none; ends by token of the passage."""
+        """The score of the best span in a part, the score of no answer, and both ends of the span, by token."""
         first, size = part.first, len(part.offsets)
         kept = torch.cat([logits[:1], logits[first : first + size]]).softmax(0)  # (1 + S, 2)
         start, end = kept[1:].unbind(-1)
@@ -265,7 +265,7 @@ def exact_match(said: str, right: str) -> float:
 
 
 def word_f1(said: str, right: str) -> float:
-    """2 · common words / all words of both; of empty answers, whether both are."""
+    """F1 = 2 · common words / words of both. If one answer is empty, it is 1 if both are, and otherwise 0."""
     ours, theirs = plain(said).split(), plain(right).split()
     if not ours or not theirs:
         return float(ours == theirs)
@@ -274,13 +274,13 @@ def word_f1(said: str, right: str) -> float:
 
 
 def plain(text: str) -> str:
-    """Lower case, without punctuation, articles and superfluous spaces."""
+    """The text in lower case, without punctuation, articles and repeated spaces."""
     bare = "".join(character for character in text.lower() if character not in set(string.punctuation))
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
 
 
 def _ends(part: Part, text: str, at: int) -> tuple[int, int]:
-    """First and last token of an answer in the row; the first token of all where the part does not hold it whole."""
+    """The first and the last token of an answer in the row; both are 0 if the part does not hold the whole answer."""
     inside = [n for n, (begin, end) in enumerate(part.offsets) if begin < at + len(text) and end > at]
     if not inside or part.offsets[inside[0]][0] > at or part.offsets[inside[-1]][1] < at + len(text):
         return 0, 0
@@ -288,7 +288,7 @@ def _ends(part: Part, text: str, at: int) -> tuple[int, int]:
 
 
 def _stripped(text: str, begin: int, end: int) -> tuple[int, int]:
-    """The place without white space at its ends."""
+    """Beginning and end of a span without the white space at its ends."""
     while begin < end and text[begin].isspace():
         begin += 1
     while end > begin and text[end - 1].isspace():
@@ -305,7 +305,9 @@ def _from_articles(name: str) -> Iterator[Question]:
                     texts = [(answer["text"], answer["answer_start"]) for answer in each.get("answers", [])]
                     yield _checked(each["question"], paragraph["context"], texts, place)
     except (KeyError, TypeError) as error:
-        raise RegardError(f"{name} is not as SQuAD's files are ({error} is missing or something else)") from None
+        raise RegardError(
+            f"{name} does not have the form of SQuAD's files ({error} is missing or has another type); check the file"
+        ) from None
 
 
 def _from_lines(name: str) -> Iterator[Question]:
@@ -330,13 +332,15 @@ def _answers(record: Mapping[str, object], place: str) -> list[tuple[object, obj
 
 
 def _checked(question: str, passage: str, answers: list[tuple[object, object]], place: str) -> Question:
-    """A question whose answers stand where the file says; an answer that stands elsewhere is found there."""
+    """A question with checked answers. An answer that is not at the stated place is searched for in the passage."""
     found = []
     for text, start in answers:
         if not isinstance(text, str):
             raise RegardError(f"{place}: an answer is {type(text).__name__} and must be a text")
         at = start if isinstance(start, int) and start >= 0 and passage.startswith(text, start) else passage.find(text)
         if at < 0 or not text:
-            raise RegardError(f"{place}: the answer {text!r} is not in the passage; mend it, or leave the question out")
+            raise RegardError(
+                f"{place}: the answer {text!r} is not in the passage; correct it, or leave the question out"
+            )
         found.append((text, at))
     return Question(question, passage, tuple(found), place)

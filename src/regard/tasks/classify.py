@@ -1,4 +1,4 @@
-"""A text in, or two, and a label out.
+"""The input is a text or a pair of texts, the output is a label.
 
 loss    −log P(label | text)        scores   accuracy and F1
 """
@@ -73,7 +73,7 @@ class Label(TypedDict):
 
 
 class Labels(Surface[Texts, list[Label]]):
-    """A text or a pair in; every label with its probability out, the most probable first."""
+    """The input is a text or a pair; the output is every label with its probability, the most probable first."""
 
     answers = "labels"
     two_texts = True
@@ -89,7 +89,7 @@ class Labels(Surface[Texts, list[Label]]):
 
 
 class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
-    """The task, with the labels it knows, and whether it was learned from pairs: None if nobody knows."""
+    """The task. `pairs` says whether the model was trained on pairs of texts; None means that this is not known."""
 
     forms = ("encoder", "causal")
     uses = "text"
@@ -141,7 +141,7 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
         return [Row(row.ids, row.segments, (number,)) for row, number in zip(framed, numbers, strict=True)]
 
     def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
-        """Summed over the texts."""
+        """The cross-entropy, summed over the texts."""
         logits = model(batch.tokens, batch.lengths, batch.segments)  # (B, C)
         smoothing = 0.0 if plain else self.smoothing
         return F.cross_entropy(logits, batch.wanted[:, 0], label_smoothing=smoothing, reduction="sum")
@@ -156,7 +156,7 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
         return answers
 
     def _framed(self, asked: Sequence[Texts]) -> list[Row]:
-        """Inputs as rows, with a warning where they are not what was learned from."""
+        """The inputs as rows. A warning tells of pairs if the model was trained on single texts, and vice versa."""
         other = sum((each.second is not None) != self.pairs for each in asked)
         if self.pairs is not None and other:
             learned, given = ("pairs of texts", "one text") if self.pairs else ("single texts", "a pair of texts")
@@ -196,7 +196,7 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
 
 
 def f1_of(label: str, said: Sequence[str], right: Sequence[str]) -> float:
-    """2 hits / (said + right), 0 where the label is neither said nor right."""
+    """F1 = 2 hits / (predicted + right); it is 0 if the label is neither predicted nor right."""
     hits = sum(a == b == label for a, b in zip(said, right, strict=True))
     total = said.count(label) + right.count(label)
     return 2 * hits / total if total else 0.0

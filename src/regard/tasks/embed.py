@@ -1,4 +1,4 @@
-"""A text in, one vector of length 1 out, so that the product of two vectors says how similar their texts are.
+"""The input is a text, the output is a vector of length 1; the product of two vectors says how similar their texts are.
 
     e = pool(h) / |pool(h)|                                                   Reimers 2019 (Sentence-BERT), section 3
     loss    ½ Σ_i −log softmax_j(σ e_i·e'_j)_i  +  ½ Σ_i −log softmax_j(σ e'_i·e_j)_i,   σ = 20         Henderson 2017
@@ -78,7 +78,7 @@ class Similar:
 
 
 class Vector(Surface[str, list[float]]):
-    """A text in, its vector out."""
+    """The input is a text, the output is its vector."""
 
     answers = "vectors"
 
@@ -93,7 +93,7 @@ class Vector(Surface[str, list[float]]):
 
 
 class Embed(RowsTask[SimilarData, Similar, str, list[float]]):
-    """The task, with how a text becomes one vector, and the score from which on two texts mean the same."""
+    """The task. `pooling` makes one vector of a text; two texts whose score is `same` or higher mean the same."""
 
     forms = ("encoder", "causal")
     uses = "vector"
@@ -140,19 +140,19 @@ class Embed(RowsTask[SimilarData, Similar, str, list[float]]):
         return (text for example in examples for text in (example.text, example.pair))
 
     def alike(self, examples: Sequence[Similar]) -> list[Similar]:
-        """Those that mean the same."""
+        """The pairs whose texts mean the same."""
         return [e for e in examples if e.score is None or (self.same is not None and e.score >= self.same)]
 
     def objective(self, splits: Splits[list[Similar]]) -> Objective:
-        """The correlation with scores where there are some; otherwise the rank at which partners are found."""
+        """The rank correlation if data.valid has scores, and otherwise the mean reciprocal rank of the partners."""
         scored = any(each.score is not None for each in splits.valid)
         column = self.score_column
         if column is not None and not scored and all(each.score is None for each in splits.test or ()):
             raise RegardError(f"data.columns.score = {column!r} is in neither data.valid nor data.test; check its name")
         if not self.alike(splits.train):
             raise RegardError(
-                "data.train has no pairs that mean the same, only pairs with scores; set data.same to the score from "
-                "which on they do, or leave data.columns.score out"
+                "data.train has no pairs that mean the same, only pairs with scores; set data.same to the lowest "
+                "score that means the same, or leave data.columns.score out"
             )
         return Objective("spearman" if scored else "mrr", higher=True)
 
@@ -171,7 +171,8 @@ class Embed(RowsTask[SimilarData, Similar, str, list[float]]):
         ]
 
     def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
-        """Summed over the pairs."""
+        """The contrastive loss, summed over the pairs. Each text is compared with all texts of its batch, so that
+        accumulating several batches is not equal to one large batch."""
         first, second = halves(batch)
         also_right = equal_rows(first[0]) | equal_rows(second[0])
         return contrast(self.vectors(model, *first), self.vectors(model, *second), also_right=also_right)
@@ -182,11 +183,11 @@ class Embed(RowsTask[SimilarData, Similar, str, list[float]]):
         return F.normalize(body.pooled(body.states(tokens, lengths), lengths, self.pooling), dim=-1)
 
     def answer(self, model: nn.Module, asked: Sequence[str], options: RunOptions) -> list[list[float]]:
-        """The vector of each text, in order; an empty text gives that of its special tokens alone."""
+        """The vector of each text, in order; the vector of an empty text is that of its special tokens."""
         return self.embed(model, asked).tolist()
 
     def scores(self, model: nn.Module, examples: Sequence[Similar]) -> dict[str, Score]:
-        """How many texts find their partner, and how well similarity correlates with the scores that pairs have."""
+        """How often the partner of a text is the nearest, and how similarity correlates with the scores of pairs."""
         texts = list(dict.fromkeys(self.texts(examples)))
         vectors, place = self.embed(model, texts), {text: number for number, text in enumerate(texts)}
         found: dict[str, Score] = {}
@@ -217,8 +218,8 @@ class Embed(RowsTask[SimilarData, Similar, str, list[float]]):
 
 
 def contrast(first: Tensor, second: Tensor, *, also_right: Tensor) -> Tensor:
-    """The loss of B pairs, first (B, M) and second (B, M), summed; partners that are `also_right` (B, B) count for
-    nothing."""
+    """The loss of B pairs, first (B, M) and second (B, M), summed. Other partners that are `also_right` (B, B) are left
+    out of the softmax."""
     scores = SCALE * first @ second.T
     here = torch.arange(len(scores), device=scores.device)
     others = also_right & (here != here.unsqueeze(1))
@@ -227,7 +228,7 @@ def contrast(first: Tensor, second: Tensor, *, also_right: Tensor) -> Tensor:
 
 
 def spearman(left: ArrayLike, right: ArrayLike) -> float:
-    """Correlation of ranks, where equals share the mean of theirs; 0 where one side is the same throughout."""
+    """The correlation of ranks; equal values share the mean of their ranks. It is 0 if all values of a side are equal."""
     ranks = _ranks(left), _ranks(right)
     if min(each.std() for each in ranks) == 0:
         return 0.0
@@ -243,7 +244,7 @@ def _ranks(values: ArrayLike) -> NDArray[numpy.float64]:
 def retrieval(
     vectors: Tensor, place: dict[str, int], alike: Sequence[Similar], partners: Sequence[str]
 ) -> dict[str, Score]:
-    """Where among all second texts the nearest right one stands; one that is just as near stands before it."""
+    """The rank of the nearest right partner among all second texts; an equally near wrong text ranks before it."""
     number = {text: at for at, text in enumerate(partners)}
     right: dict[str, list[int]] = {}
     for each in alike:
@@ -270,5 +271,7 @@ def _number(cell: str, place: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise RegardError(f"{place} has the score {cell!r}, which is no number; mend it, or choose with data.columns")
+        raise RegardError(
+            f"{place} has the score {cell!r}, which is not a number; correct it, or set data.columns.score"
+        )
     return number

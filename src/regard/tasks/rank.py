@@ -1,4 +1,4 @@
-"""A query and several texts in, the texts ordered by how well they answer the query out.
+"""The input is a query and several texts, the output is the texts ordered by how well they answer the query.
 
     together   s(q, t) = σ(w · pool(h[q ; t]) + b)              one reading of both texts             Nogueira 2019
                loss    −log s where the text is relevant, −log(1 − s) where it is not
@@ -98,7 +98,7 @@ class Ranked(TypedDict):
 
 
 class Ranking(Surface[Query, list[Ranked]]):
-    """A query and texts in, the texts out, best first."""
+    """The input is a query and texts, the output is the texts with their scores, best first."""
 
     answers = "texts in order"
     example = "$'a query\\tone text\\tanother text'"
@@ -129,7 +129,7 @@ class Ranking(Surface[Query, list[Ranked]]):
 
 
 class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
-    """The task. The head has one output if texts are read together with the query, and else one for each of D."""
+    """The task. If query and text are read together, the head has one output; otherwise it has D outputs, a vector."""
 
     forms = ("encoder", "causal")
     uses = "text"
@@ -151,8 +151,8 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
 
     @classmethod
     def learn(cls, setting: Setting[RankData], train: list[Candidate], body: Codec | None) -> Codec:
-        """As for every task on rows. Read apart, the outputs of the head are the numbers of a vector, and the texts of
-        other queries are those that are not relevant."""
+        """The tokenizer, and a name for each output of the head. If texts are read apart, the outputs are a vector, and
+        the texts of other queries serve as texts that are not relevant."""
         data, together = setting.data, setting.data.read == "together"
         relevant = sum(example.label >= data.relevant for example in train)
         if not relevant:
@@ -198,8 +198,11 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         return [Row(q.ids + t.ids, (0,) * len(q.ids) + (1,) * len(t.ids), each) for q, t, each in both]
 
     def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
-        """Summed over the texts. Read apart, a text that is not relevant is a target whose own loss is 0; each query is
-        compared with all texts of its batch, so that accumulating several batches is not equal to one large batch."""
+        """The loss, summed over the texts.
+
+        If texts are read apart, a text that is not relevant counts as a target, but its own loss is 0. Each query is
+        compared with all texts of its batch, so that accumulating several batches is not equal to one large batch.
+        """
         right = batch.wanted[:, 0]
         if not self.apart:
             logits = model(batch.tokens, batch.lengths, batch.segments)[:, 0]  # (B,)
@@ -244,7 +247,7 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         return found
 
     def sight(self, model: nn.Module, asked: Query, look: Looking) -> Sight:
-        """The query with the text that fits it best. Read apart, it is that text alone that the model reads."""
+        """The query with the text of the highest score. If texts are read apart, the sight is of that text alone."""
         best = self.answer(model, [asked], RunOptions())[0][0]["text"]
         title = f"{asked.query} | {best}"
         if self.apart:
@@ -271,7 +274,7 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         return super().objective(splits)
 
     def some(self, examples: list[Candidate], count: int) -> list[Candidate]:
-        """Queries with all of their texts, about so many texts."""
+        """Queries with all of their texts, up to `count` texts in all, and one query at least."""
         groups = self._scored(examples)
         random.Random(0).shuffle(groups)
         found: list[Candidate] = []
@@ -302,7 +305,7 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
 
     @staticmethod
     def _ranked(group: Sequence[Candidate], scores: Sequence[float]) -> list[float]:
-        """The labels of the texts, best score first; of equal scores, the lower label stands before."""
+        """The labels in the order of the scores; of equal scores, the text with the lower label comes first."""
         order = sorted(zip(scores, (each.label for each in group), strict=True), key=lambda pair: (-pair[0], pair[1]))
         return [label for _, label in order]
 

@@ -50,12 +50,12 @@ class RowsData(DataTable):
     test: str | list[str] | None = Field(None, description="as train")
     max_length: PositiveInt = Field(128, description="longest input in tokens, special tokens included")
     hold_out: PositiveInt | float | None = Field(
-        None, description="examples held out: a number or a share; 2 % if none"
+        None, description="examples held out: a number or a share; 2 % if not given"
     )
 
 
 class Example(Protocol):
-    """What can be learned from, and where it was read; `key` is the same for examples that belong together."""
+    """An example to learn from. `place` says where it was read; `key` is equal for examples that belong together."""
 
     @property
     def key(self) -> str: ...
@@ -84,7 +84,7 @@ class Rows:
         return cls(codec.texts().source, framing)
 
     def frame(self, firsts: Sequence[str], seconds: Sequence[str | None]) -> list[Row]:
-        """Texts, or pairs of them. A text that is too long is cut, with a warning that says how many were."""
+        """The rows of texts, or of pairs of texts. Texts that are too long are cut, and a warning says how many."""
         whole = self.tokenizer.encode(list(firsts))
         partners = iter(self.tokenizer.encode([text for text in seconds if text is not None]))
         pairs = [next(partners) if text is not None else None for text in seconds]
@@ -100,7 +100,7 @@ class Rows:
     def passes(
         self, model: nn.Module, rows: Sequence[Row], *, batch_tokens: int = BATCH_TOKENS
     ) -> Iterator[tuple[RowBatch, Tensor]]:
-        """Every row once, in batches by length, with the output of the model; nothing is learned."""
+        """Every row once, in batches by length, with the output of the model, without gradients."""
         return self.applied(model, rows, lambda b: model(b.tokens, b.lengths, b.segments), batch_tokens=batch_tokens)
 
     def applied(
@@ -171,12 +171,12 @@ class Choices:
     places: Sequence[int] = ()  # the token that each choice is about, if not the whole row (N,)
 
     def forced(self, reference: str | None) -> Choices:
-        """The same as if `reference` were chosen."""
+        """The same choices, with `reference` as the one that was chosen."""
         if reference is None:
             return self
         if len(self.names) != 1:
             raise RegardError(
-                f"reference={reference!r} is for one choice, and here are {len(self.names)}; leave it out"
+                f"reference={reference!r} is for one choice, and there are {len(self.names)} here; leave it out"
             )
         if reference not in self.names[0]:
             raise RegardError(f"reference={reference!r} cannot be chosen here; there are {listed(self.names[0])}")
@@ -277,7 +277,7 @@ class RowsTask(
         )
 
     def drawing(self) -> Draw | None:
-        """What is drawn anew of each row in each epoch, and once for validation."""
+        """What changes each row at random, anew in each epoch, and once for validation."""
         return None
 
     def objective(self, splits: Splits[list[ExampleT]]) -> Objective:
@@ -288,7 +288,7 @@ class RowsTask(
         return Exam(f"{len(some):,} examples", lambda model: self.scores(model, some))
 
     def some(self, examples: list[ExampleT], count: int) -> list[ExampleT]:
-        """About so many of the examples, drawn at random, always the same."""
+        """A random sample of `count` examples or fewer, the same one in each call."""
         return examples if len(examples) <= count else random.Random(0).sample(examples, count)
 
     def exam(self, examples: list[ExampleT], options: RunOptions, *, tokenize: str = "13a") -> Exam:
@@ -296,14 +296,14 @@ class RowsTask(
 
 
 def body_config(model: ModelConfig) -> BodyConfig:
-    """The config of a kind that a head can stand on."""
+    """The config of a model that can be the body of a head."""
     if not isinstance(model, BodyConfig):
         raise RegardError(f'model.kind = "{model.kind}" does not read rows of text; take one that does, such as "bert"')
     return model
 
 
 def label_numbers(labels: Sequence[str], wanted: Sequence[str], place: str) -> list[int]:
-    """The number of each label; one that was not learned is an error that names it."""
+    """The number of each label. A label that is not in the training data is an error."""
     known = {label: number for number, label in enumerate(labels)}
     for label in wanted:
         if label not in known:
@@ -313,7 +313,7 @@ def label_numbers(labels: Sequence[str], wanted: Sequence[str], place: str) -> l
 
 
 def pooled_places(model: nn.Module, row: Row) -> tuple[int, ...]:
-    """The token that a head for the whole row reads; none where it reads the mean of all."""
+    """The place of the token that a pooling head reads; no place if the head reads the mean of all tokens."""
     return {"mean": (), "last": (len(row.ids) - 1,)}.get(pooling_of(model), (0,))
 
 
@@ -330,7 +330,7 @@ def equal_rows(tokens: Tensor) -> Tensor:
 
 
 def _part(tokens: Tensor, begin: Tensor, size: Tensor) -> Tensor:
-    """Of each row `size` (B,) tokens from `begin` (B,) on, then padding: (B, L) → (B, longest)"""
+    """The `size` (B,) tokens of each row that start at `begin` (B,), then padding: (B, L) → (B, longest)"""
     at = torch.arange(int(size.max()), device=tokens.device)
     found = tokens.gather(1, (begin.unsqueeze(1) + at).clamp(max=tokens.shape[1] - 1))
     return found.masked_fill(at >= size.unsqueeze(1), 0)
@@ -342,7 +342,7 @@ def _border(row: Row) -> int | None:
 
 
 def _copies(batch: RowBatch, count: int) -> RowBatch:
-    """The one row of a batch, so many times."""
+    """The only row of a batch, `count` times."""
     return replace(
         batch,
         tokens=batch.tokens.expand(count, -1),

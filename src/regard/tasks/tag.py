@@ -1,4 +1,4 @@
-"""Words in, a tag for each out. The tag of a word is predicted at the first of its tokens.
+"""The input is a sentence, the output is a tag for each word, predicted at the first token of the word.
 
     loss    Σ over words of −log P(tag | sentence)
     scores  precision, recall and F1 of entities, as conlleval and seqeval count; for tags without prefixes such as
@@ -100,7 +100,7 @@ Answers = list[Entity] | list[Whole]
 
 
 class Entities(Surface[Asked, Answers]):
-    """A text in, or words; every word whose tag is not O out, or every entity."""
+    """The input is a text or a list of words; the output is every word whose tag is not O, or every entity."""
 
     answers = "tags"
 
@@ -177,7 +177,7 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
         return [row for row in found if any(each != IGNORED for each in row.wanted)]
 
     def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
-        """Summed over the words."""
+        """The cross-entropy, summed over the words."""
         real = batch.wanted != IGNORED
         logits = model(batch.tokens, batch.lengths, batch.segments)[real]
         smoothing = 0.0 if plain else self.smoothing
@@ -187,8 +187,8 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
         return Objective("f1" if have_prefixes(self.labels) else "accuracy", higher=True)
 
     def answer(self, model: nn.Module, asked: Sequence[Asked], options: RunOptions) -> list[Answers]:
-        """The tagged words or the entities of each input. A text is cut into words, given words are not cut again; they
-        have offsets as if a space stood between them."""
+        """The tagged words or the entities of each input. A text is cut into words; words that are given are not cut
+        again, and their offsets are those in a text with a space between words."""
         cut = [self._words(each) for each in asked]
         tagged = self.tag(model, [[word for word, _ in words] for words in cut])
         if not self.whole:
@@ -197,7 +197,7 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
         return [_whole_entities(text, words, tags) for text, words, tags in every]
 
     def tag(self, model: nn.Module, sentences: Sequence[Sequence[str]]) -> list[list[tuple[str, float]]]:
-        """The tag of every word and its probability; of a word that has no tokens, outside."""
+        """The tag of every word and its probability. A word without tokens has the tag O."""
         found = [[(OUTSIDE, 1.0)] * len(words) for words in sentences]
         parts = [(number, *part) for number, words in enumerate(sentences) for part in self._parts(words)]
         for batch, logits in self.rows.passes(model, [row for _, row, _ in parts]):
@@ -209,7 +209,8 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
         return found
 
     def sight(self, model: nn.Module, asked: Asked, look: Looking) -> Sight:
-        """What the model reads of a sentence, of a long one its first part, and which tag it chooses for each word."""
+        """What the model reads of a sentence, and the tag it chooses for each word. Of a sentence in several parts, the
+        first is shown."""
         words = [word for word, _ in self._words(asked)]
         parts = list(self._parts(words)) or [(self.rows.framing.frame([]), [])]
         row, begins = parts[0]
@@ -276,7 +277,7 @@ def _tagged_words(words: Sequence[tuple[str, int]], tags: Sequence[tuple[str, fl
 
 
 def _whole_entities(text: str, words: Sequence[tuple[str, int]], tags: Sequence[tuple[str, float]]) -> list[Whole]:
-    """As the pipeline of transformers answers with aggregation_strategy="simple"."""
+    """The entities in the form of transformers' pipeline with aggregation_strategy="simple"."""
     found: list[Whole] = []
     for kind, first, after in sorted(entities([tag for tag, _ in tags]), key=lambda entity: entity[1]):
         start, (last, at) = words[first][1], words[after - 1]

@@ -1,4 +1,5 @@
-"""Documents: a sentence to a line, a blank line after each. And pairs of parts of them, of which half follow."""
+"""Documents with a sentence on each line and a blank line between documents, and pairs of their parts for next-sentence
+prediction."""
 
 from __future__ import annotations
 
@@ -53,10 +54,12 @@ def pack(documents: Sequence[Sequence[Sequence[int]]], *, framing: Framing) -> l
 
 
 def pair_up(documents: Sequence[Sequence[Sequence[int]]], *, framing: Framing, seed: int) -> list[Row]:
-    """Rows of two segments, of which the second follows the first in half of the cases, and else is of another
+    """Rows of two segments. In half of them the second segment follows the first, in the others it is from another
     document. `wanted` is FOLLOWS or OTHER.                                                Devlin 2019, appendix A.2"""
     if len(documents) < 2:
-        raise RegardError("one document has no other to take a next sentence from; part it by blank lines, or add some")
+        raise RegardError(
+            "one document has no other to take a next sentence from; separate documents by blank lines, or add some"
+        )
     generator = numpy.random.default_rng(seed)
     room = framing.maximum - framing.room_taken(pair=True)
     found = []
@@ -75,14 +78,14 @@ def pair_up(documents: Sequence[Sequence[Sequence[int]]], *, framing: Framing, s
 
 
 def _chunks(document: Sequence[Sequence[int]], room: int) -> Iterator[list[Sequence[int]]]:
-    """Sentences one after the other, as many as there is room for, and two at least; a single one is halved."""
+    """Runs of sentences, as many as there is room for, and two at least; a document of one sentence is cut in two."""
     whole = [sentence for sentence in document if len(sentence)]
     if len(whole) == 1 and len(whole[0]) > 1:
         half = len(whole[0]) // 2
         whole = [whole[0][:half], whole[0][half:]]
     chunk: list[Sequence[int]] = []
     for place, sentence in enumerate(whole):
-        last = place == len(whole) - 1  # which is never left alone
+        last = place == len(whole) - 1  # the last sentence joins the run before it
         if len(chunk) > 1 and not last and sum(map(len, chunk)) + len(sentence) > room:
             yield chunk
             chunk = []

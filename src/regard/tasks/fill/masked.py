@@ -1,4 +1,4 @@
-"""Fill in what is masked, and say whether a second text follows the first: how BERT learns to read.
+"""BERT's pretraining: predict masked tokens, and predict whether the second text follows the first.
 
     loss    mean over masked tokens of −log P(token | the rest)  +  mean of −log P(follows or not)
 
@@ -32,7 +32,7 @@ HIDDEN, CHANGED = 0.8, 0.9  # a draw below HIDDEN masks the token, below CHANGED
 
 
 class Masked(Fill):
-    """Fill, learned by masking. `mask` is the id of the token that stands for a hidden one."""
+    """The task for models that predict masked tokens. `mask` is the id of the mask."""
 
     best = "accuracy"
 
@@ -56,7 +56,7 @@ class Masked(Fill):
         return cls(rows, pairs=pairs, share=data.mask, whole_words=data.whole_words, seed=setting.seed)
 
     def encode(self, examples: Sequence[Document]) -> list[Row]:
-        """Rows in which nothing is masked yet; the target of each is whether its second text follows."""
+        """Rows before masking; the target of a row is whether its second text follows the first."""
         documents = [self.rows.tokenizer.encode(list(each.sentences)) for each in examples]
         if self.pairs:
             return pair_up(documents, framing=self.rows.framing, seed=self.seed)
@@ -69,7 +69,11 @@ class Masked(Fill):
         return [self.draw(row, numpy.random.default_rng([0, at])) for at, row in enumerate(rows)]
 
     def draw(self, row: Row, generator: numpy.random.Generator) -> Row:
-        """The row with some of its tokens hidden: those are wanted, and at the first place whether the texts follow."""
+        """The row with some tokens masked. The targets are these tokens, and at the first place whether the texts
+        follow.
+
+        Words are drawn until `share` of the tokens are masked. If every word is longer than that, a shortest is masked.
+        """
         ids, wanted = list(row.ids), [IGNORED] * len(row.ids)
         groups: list[list[int]] = []
         for place, token in enumerate(row.ids):
@@ -124,7 +128,7 @@ class Masked(Fill):
         )
 
     def scores(self, model: nn.Module, examples: Sequence[Document]) -> dict[str, Score]:
-        """On one draw of masks, always the same."""
+        """The scores on one draw of masks, the same in each call."""
         rows = self._drawn_once(self.encode(examples))
         names = ("accuracy", "next_sentence")
         hits: dict[str, list[Tensor]] = {name: [] for name in names}
@@ -156,7 +160,7 @@ class Masked(Fill):
         return [likeliest(tokenizer, each, ids, place) for each, place in zip(shares, places, strict=True)]
 
     def _losses(self, model: nn.Module, batch: RowBatch) -> list[tuple[Tensor, Tensor]]:
-        """For masked tokens, and then for pairs: the loss of each, and whether it was right."""
+        """The loss of each masked token and whether the prediction is right, and the same for each pair."""
         assert isinstance(model, FillsGaps)
         hidden = model.states(batch.tokens, batch.lengths, batch.segments)
         real = batch.wanted != IGNORED
@@ -173,7 +177,7 @@ class Masked(Fill):
         return int(generator.integers(self.size)) if drawn < CHANGED else token
 
     def _row(self, asked: Texts) -> Row:
-        """The row of a text or a pair, in which the name of the mask is the mask."""
+        """The row of a text or a pair. The name of the mask in a text stands for the mask."""
         framing, tokenizer = self.rows.framing, self.rows.tokenizer
         name = tokenizer.inner.id_to_token(self.mask)
         parts = [tokenizer.encode(text.split(name)) for text in asked if text is not None]

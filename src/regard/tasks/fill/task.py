@@ -1,7 +1,7 @@
-"""A text with gaps in, the words that fill them out: how BERT and ELMo are pretrained.
+"""The input is a text with gaps, the output is the words that fill them: the pretraining of BERT and ELMo.
 
-masked     BERT's way: hidden tokens are predicted from both sides at once
-two_way    ELMo's way: each token is predicted from all before it, and from all after it
+masked     BERT: masked tokens are predicted from both sides at once
+two_way    ELMo: each token is predicted from all tokens before it, and from all tokens after it
 documents  documents of sentences, and pairs of their parts
 """
 
@@ -44,7 +44,7 @@ class Filled(TypedDict):
 
 
 class Gaps(Surface[Texts, list[list[Filled]]]):
-    """A text or a pair with gaps in; the likeliest tokens for each gap out."""
+    """The input is a text or a pair with gaps; the output is the likeliest tokens for each gap."""
 
     answers = "words for gaps"
     example = '"a text with a [MASK] in it"'
@@ -71,7 +71,7 @@ class Gaps(Surface[Texts, list[list[Filled]]]):
 
 
 class Fill(RowsTask[FillData, Document, Texts, list[list[Filled]]]):
-    """The task. Which way it learns and answers is a fact of the kind."""
+    """The task. The kind of the model decides whether it is Masked or TwoWay."""
 
     uses = "words"
     data = FillData
@@ -90,7 +90,7 @@ class Fill(RowsTask[FillData, Document, Texts, list[list[Filled]]]):
     @classmethod
     @abstractmethod
     def made(cls, rows: Rows, setting: Setting[FillData]) -> Fill:
-        """The task in one of the ways."""
+        """The task for one kind of model."""
 
     @abstractmethod
     def filled(self, model: nn.Module, asked: Texts) -> list[list[Filled]]:
@@ -105,7 +105,7 @@ class Fill(RowsTask[FillData, Document, Texts, list[list[Filled]]]):
 
     @classmethod
     def lines(cls, examples: list[Document]) -> Iterator[str]:
-        """Every sentence with its last word hidden."""
+        """Every sentence with its last word masked."""
         words = (sentence.split() for example in examples for sentence in example.sentences)
         return (" ".join([*known, MASK]) for *known, _ in words)
 
@@ -115,14 +115,14 @@ class Fill(RowsTask[FillData, Document, Texts, list[list[Filled]]]):
 
     @classmethod
     def learn(cls, setting: Setting[FillData], train: list[Document], body: Codec | None) -> Codec:
-        """As for every task on rows, with a token for what is hidden where the model needs one."""
+        """The tokenizer; for a model that learns from masks, it gets a mask token."""
         codec = super().learn(setting, train, body)
         if body is None and body_config(setting.model).learns_words == "masked":
             codec.texts().source.inner.add_special_tokens([MASK])
         return codec
 
     def module(self, model: ModelConfig) -> nn.Module:
-        """The body itself, with its own heads, which say words."""
+        """The body itself, with its own heads, which predict words."""
         module = models.from_config(model, vocabulary=self.rows.tokenizer.size)
         body_of(module).freeze_for_words()
         return module

@@ -1,4 +1,4 @@
-"""Say what comes next and what came before: how ELMo learns to read.
+"""ELMo's pretraining: one language model predicts the next token, another the previous one.
 
     loss    ½ Σ_t −log P(u_{t+1} | u_≤t)  +  ½ Σ_t −log P(u_{t−1} | u_≥t)                     Peters 2018, section 3.1
 
@@ -25,7 +25,7 @@ from regard.tasks.surfaces import Texts
 
 
 class TwoWay(Fill):
-    """Fill, learned by two language models, one each way."""
+    """The task for models of two language models, one in each direction."""
 
     best = "loss"
 
@@ -37,13 +37,13 @@ class TwoWay(Fill):
         return cls(rows)
 
     def encode(self, examples: Sequence[Document]) -> list[Row]:
-        """A row for each sentence, or several where it is too long; wanted are all of its tokens but the first."""
+        """A row for each sentence, or several if it is too long; the targets are all of its tokens but the first."""
         sentences = self.rows.tokenizer.encode([sentence for each in examples for sentence in each.sentences])
         rows = pack([[ids] for ids in sentences], framing=self.rows.framing)
         return [Row(row.ids, row.segments, row.ids[1:]) for row in rows]
 
     def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
-        """Summed over the tokens, the mean of both directions."""
+        """The cross-entropy, summed over the tokens; the mean of both directions."""
         assert isinstance(model, ReadsBothWays)
         there, back = (vocabulary_loss(known, model.output, wanted)[0] for known, wanted in _both(model, batch))
         return (there + back) / 2
@@ -57,7 +57,7 @@ class TwoWay(Fill):
 
         found = [each for _, each in self.rows.applied(model, self.encode(examples), losses)]
         if not found:
-            raise RegardError("there is not one token to be judged by; name another file")
+            raise RegardError("there are no tokens to score a model on; name another file")
         every = torch.cat(found, dim=1)
         there, back = every.double().mean(1).exp().tolist()
         how = f"of {every.shape[1]:,} tokens"
@@ -68,7 +68,7 @@ class TwoWay(Fill):
         }
 
     def sight(self, model: nn.Module, asked: Texts, look: Looking) -> Sight:
-        """What both directions read of a text; they choose nothing."""
+        """What both directions read of a text; the model chooses nothing."""
         text = asked.joined
         if MASK in text:
             raise RegardError(f"{text!r} has a {MASK}, and neither direction reads beyond it; look without it")
@@ -95,7 +95,7 @@ class TwoWay(Fill):
 
 
 def _both(model: ReadsBothWays, batch: RowBatch) -> Iterator[tuple[Tensor, Tensor]]:
-    """Of each direction: what it knows (N, M), and the token that comes then (N,)."""
+    """For each direction: its hidden states (N, M), and the tokens to predict from them (N,)."""
     real = batch.wanted != IGNORED
     there, back = model.both_ways(batch.tokens, batch.lengths)
     yield there[:, :-1][real], batch.wanted[real]

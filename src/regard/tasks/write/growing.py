@@ -1,4 +1,4 @@
-"""Texts on their way: tokens become text as they come, and a text ends where a given string begins."""
+"""Texts while they are written: tokens are decoded as they come, and a text ends where a stop string begins."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ BROKEN = "\ufffd"  # what bytes that are not yet a character are decoded to
 
 
 class Growing:
-    """One text that grows by tokens.
+    """One text that grows token by token.
 
-    `text` is what was said after the prompt. New text is what two decodings differ by, without and with the new tokens,
-    because how a token reads depends on the one before it.
+    `text` is what was written after the prompt. New text is the difference between two decodings, without and with the
+    new tokens, because the text of a token depends on the token before it.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int], *, stop: Sequence[str] = ()) -> None:
@@ -29,18 +29,18 @@ class Growing:
         self._begin, self._read = 0, len(self._tokens)
 
     def add(self, token: int) -> None:
-        """Take in one token; bytes that are not yet a character wait for the next."""
+        """Add one token. Bytes that are not yet a character wait for the next token."""
         self._tokens.append(token)
         self._take(BROKEN)
 
     def finish(self) -> None:
-        """Take in what was still waiting."""
+        """Add the bytes that are still waiting."""
         self._take(None)
         self.finished = True
 
     @property
     def sure(self) -> int:
-        """How many characters of the text will stay, whatever follows: not those a stop string may begin with."""
+        """How many characters of the text are certain to stay: those that cannot be the beginning of a stop string."""
         if self.stopped or self.finished:
             return len(self.text)
         begun = (length for stop in self.stop for length in range(1, len(stop)) if self.text.endswith(stop[:length]))
@@ -63,7 +63,7 @@ class Growing:
 
 
 class Writing:
-    """Continuations of prompts, together: iterate, and every text has said one token more, until all are whole."""
+    """Continuations of several prompts. Each iteration adds one token to every text, until all are complete."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Writing:
         yield self.texts
 
     def answers(self) -> list[list[Answer]]:
-        """What was written, for each prompt, best first."""
+        """The continuations of each prompt, best first."""
         every = [self._answer(row) for row in range(len(self.texts))]
         size = self.decoding.n_best
         groups = (every[start : start + size] for start in range(0, len(every), size))
@@ -106,7 +106,7 @@ class Writing:
 
     @staticmethod
     def text(tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int], stop: Sequence[str]) -> str:
-        """The continuation that these tokens make of a prompt."""
+        """The text of a continuation, given its tokens and its prompt."""
         growing = Growing(tokenizer, prompt, stop=stop)
         for token in tokens:
             growing.add(token)

@@ -1,4 +1,4 @@
-"""Say what comes next, and so write: what a causal language model is for.
+"""The input is the beginning of a text, the output is its continuation by a causal language model.
 
     loss = −Σ_t log P(u_t | u_<t)    perplexity = exp(loss / tokens)    bits per character = loss / (ln 2 · characters)
 
@@ -40,7 +40,7 @@ from regard.tasks.write.growing import Writing
 
 TOGETHER = 4096  # tokens judged together
 LANES = 32  # parts of a text that a recurrent model is judged on side by side
-LEAD = 256  # tokens it reads before each part
+LEAD = 256  # tokens that it reads before each part, so that its state is that of the text
 LEARNED = 8000  # characters of a text that a vocabulary learns from at a time
 SALIENT = 128  # the longest text for which saliency is computed, in tokens
 
