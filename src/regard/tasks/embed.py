@@ -228,7 +228,7 @@ def contrast(first: Tensor, second: Tensor, *, also_right: Tensor) -> Tensor:
 
 
 def spearman(left: ArrayLike, right: ArrayLike) -> float:
-    """The correlation of ranks; equal values share the mean of their ranks. It is 0 if all values of a side are equal."""
+    """The correlation of ranks; equal values share the mean of their ranks. It is 0 if a side has one value only."""
     ranks = _ranks(left), _ranks(right)
     if min(each.std() for each in ranks) == 0:
         return 0.0

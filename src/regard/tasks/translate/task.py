@@ -1,4 +1,4 @@
-"""One text in, one text out: translation, and everything of that shape (spelling to sound, messy to clean).
+"""The input is a text, the output is a text: translation, and every task of that form, such as spelling to sound.
 
 batch  → loss       Σ over target tokens of −log P(y_t | y_<t, x), smoothed
 texts  → answers    by greedy search, beam search or sampling
@@ -69,7 +69,7 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
 
     @classmethod
     def open(cls, setting: Setting[PairsData], work: Work | None) -> Splits[Examples]:
-        """With a teacher, its answers are learned instead of the targets."""
+        """All that [data] names. With a teacher, the model learns the teacher's answers instead of the targets."""
         splits = open_splits(setting.data, seed=setting.seed)
         if work is None or not setting.data.teacher:
             return splits
@@ -106,7 +106,7 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         )
 
     def loss(self, model: nn.Module, batch: PairBatch, *, plain: bool = False) -> Tensor:
-        """Summed over the target tokens of the batch.
+        """The loss, summed over the target tokens of the batch.
 
         A model that draws at random while it learns (hard attention) has a `rollout`, which adds what its draws can
         learn from.
@@ -177,7 +177,7 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
     def translate(
         self, model: nn.Module, texts: Sequence[str], *, decoding: DecodingConfig, prefix: Sequence[str] | None = None
     ) -> list[list[Answer]]:
-        """The `n_best` answers to each text, best first, in the order of the texts. An empty text has an empty one."""
+        """The `n_best` answers to each text, best first, in the order of the texts. The answer to an empty text is empty."""
         assert isinstance(model, AnswersSources)
         sources = self.tokenizers.source.encode(list(texts))
         asked = worth_asking(texts, sources)
@@ -255,7 +255,7 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         return [Answer(answer, 0.0, tuple(self.tokenizers.target.encode([answer])[0]), ())]
 
     def sight(self, model: nn.Module, asked: str, look: Looking) -> Sight:
-        """The answer is found without recording, then read once more with it.
+        """The answer is found without recording, and is then read once more with recording.
 
         One teacher-forced pass gives the weights of the very answer that was found, by whatever search, and costs
         nothing while searching: steps and the whole are the same computation.
@@ -355,7 +355,7 @@ class Transcribe(Translate):
 
 
 def wanted(examples: Examples) -> Mapping[str, list[str]]:
-    """Each source once, with every target that counts as right; a blank line is no pair."""
+    """Each source once, with every target that counts as right; blank lines are skipped."""
     found = references(pair for pair in examples if pair.source.strip() or pair.target.strip())
     if not found:
         raise RegardError(

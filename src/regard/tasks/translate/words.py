@@ -1,6 +1,6 @@
-"""Words of the source, and words of the answer that looked at them. Torch is not imported here.
+"""Which words of the source the words of an answer attended to. Torch is not imported here.
 
-A word is what stands between white space.
+Words are separated by white space.
 
 T tokens of an answer  S tokens of the source, without its end
 """
@@ -15,7 +15,7 @@ from regard.special import NAMES, UNK
 
 
 def worth_asking(texts: Sequence[str], sources: Sequence[Sequence[int]]) -> list[int]:
-    """The numbers of the texts that say something; the others are answered with nothing."""
+    """The numbers of the texts that are not empty; the answer to an empty text is empty."""
     return [row for row, text in enumerate(texts) if text.strip() and sources[row]]
 
 
@@ -37,7 +37,7 @@ def word_alignment(
 
 
 def source_words(text: str, positions: Iterable[int], *, tokenizer: Tokenizer) -> list[str]:
-    """The words of a text in which these of its tokens stand."""
+    """The words of a text that the tokens at these positions belong to."""
     offsets = tokenizer.offsets(text)
     return [_word_at(text, *offsets[position]) for position in positions]
 
@@ -56,7 +56,7 @@ def _words_of(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _word_at(text: str, begin: int, end: int) -> str:
-    """The word that holds the characters from begin to end, white space before them left out."""
+    """The word that holds the characters from begin to end, without the white space before them."""
     while begin < end and text[begin].isspace():
         begin += 1
     return re.split(r"\s", text[:begin])[-1] + re.split(r"\s", text[begin:], maxsplit=1)[0]

@@ -74,7 +74,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
 
     @classmethod
     def from_setting(cls, setting: Setting[WriteData], codec: Codec) -> Self:
-        """A model that carries its state looks back on everything; another on as much as it has learned to."""
+        """A model that carries its state can look back on everything, another one on `block` tokens."""
         block = setting.data.block or setting.model.block()
         reach = None if setting.model.carries else block
         return cls(codec.texts().source, block=block, reach=reach, smoothing=setting.label_smoothing)
@@ -120,7 +120,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
         return BlockStream(tokens, block=block, rows=rows, seed=setting.seed, carry=carry, name=name, share=work.share)
 
     def loss(self, model: nn.Module, batch: BlockBatch, *, plain: bool = False) -> Tensor:
-        """The smoothed negative log-likelihood of the tokens of the blocks that count, summed."""
+        """The smoothed negative log-likelihood, summed over the tokens that count."""
         assert isinstance(model, SaysNext)
         hidden, wanted = self._hidden(model, batch).flatten(0, 1), batch.wanted.flatten()
         if batch.targets < len(wanted):
@@ -179,7 +179,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
             yield places, hidden[batch.counted.to(hidden.device)]
 
     def _by_lanes(self, model: SaysNext, ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
-        """The same for a model that carries its state, all lanes a little further each time."""
+        """The same for a model that carries its state: each step reads a few more tokens of all parts."""
         assert isinstance(model, Carries)
         lanes = max(min(LANES, len(ids) // LEAD), 1)
         length = -(-len(ids) // lanes)
