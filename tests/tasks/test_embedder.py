@@ -75,8 +75,8 @@ def test_a_run_that_is_gone_on_with_ends_with_the_same_weights(tmp_path: Path, b
     ("lines", "change", "sentence"),
     [
         (["the cat\t\n"], "data.max_length=30", "pairs.tsv:1 has one text and no other"),
-        (["the cat\ta cat\tmuch"], "data.columns.score=3", "has the score 'much', which is no number"),
-        (["the cat\ta cat\t3"], "data.columns.score=3", "set data.same to the score from which on they do"),
+        (["the cat\ta cat\tmuch"], "data.columns.score=3", "has the score 'much', which is not a number"),
+        (["the cat\ta cat\t3"], "data.columns.score=3", "set data.same to the lowest score that means the same"),
         (["the cat\ta cat"], "data.columns.score=3", "is in neither data.valid nor data.test"),
         (["the cat\ta cat"], "training.freeze=all", "leaves nothing to learn"),
     ],
