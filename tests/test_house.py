@@ -28,7 +28,7 @@ FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init
 
 # strings that equal a task's name and mean something else, or may name the task: (file, string) → why
 OTHER_WORDS = {
-    ("recipes/__init__.py", "translate"): "the task of a recipe that names none, for recipes older than the key",
+    ("recipes/__init__.py", "translate"): "the task of a recipe that names none",
     ("durable.py", "write"): "what could not be done with a file",
     ("decoding/tree.py", "answer"): "the state of a hypothesis",
     ("look/record.py", "answer"): "a key of the record",
