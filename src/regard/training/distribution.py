@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
-from torch import distributed, nn
+from torch import Tensor, distributed, nn
 
 from regard.data.streams import Share
 
@@ -56,13 +56,11 @@ class Crew:
             distributed.barrier()
         return made if self.leads else make()
 
-    def total(self, number: int) -> int:
-        """The sum of a number over all processes."""
-        if self.world == 1:
-            return number
-        counted = torch.tensor(number)
-        distributed.all_reduce(counted)
-        return int(counted)
+    def total(self, number: Tensor) -> Tensor:
+        """The sum over all processes, which replaces the number."""
+        if self.world > 1:
+            distributed.all_reduce(number)
+        return number
 
     def agree(self, flag: bool) -> bool:
         """What the leading process says, for decisions by the clock that all must take alike."""
@@ -73,5 +71,7 @@ class Crew:
         return bool(said)
 
     def wrap(self, learner: nn.Module) -> nn.Module:
-        """The learner, with gradients averaged over all processes."""
-        return learner if self.world == 1 else nn.parallel.DistributedDataParallel(learner)
+        """The learner, with gradients averaged over all processes; a loss need not use every parameter."""
+        if self.world == 1:
+            return learner
+        return nn.parallel.DistributedDataParallel(learner, find_unused_parameters=True)

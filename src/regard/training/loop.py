@@ -40,7 +40,7 @@ def fit(
         group = list(islice(batches, config.accumulate))
         if not group:
             raise RegardError("there is not one batch to train on; look at data.train and its filters")
-        targets = crew.total(sum(batch.targets for batch in group))
+        targets = int(crew.total(torch.tensor(sum(batch.targets for batch in group))))
         total = torch.zeros((), device=run.device)
         for batch in group:
             with run.autocast():
@@ -59,7 +59,7 @@ def fit(
         run.step += 1
         run.epoch, run.position = group[-1].epoch, group[-1].position + 1
         run.tokens += targets
-        run.loss = total / targets
+        run.loss = crew.total(total) / targets
         run.learning_seconds += time.perf_counter() - begin
         for watcher in watchers:
             watcher(run)
