@@ -1,4 +1,4 @@
-"""What every pattern can say of itself, and what `&`, `|`, `~` and `shift` make of patterns.
+"""The base class of all patterns, and the operators `&`, `|`, `~` and `shift`.
 
 True means "may look", everywhere. A pattern is one rule, `allows(i, j, keys)`, on tensors of query and key positions,
 and a few cheap statements about itself, so that a kernel never builds queries × keys where it need not: `blocks` (which
@@ -6,7 +6,7 @@ tiles can hold an allowed pair), `neighbours` (the keys of each query, as a tabl
 statement may name too many pairs, never too few: kernels ask `allows` about the pairs that remain.
 """
 
-# ruff: noqa: ARG002    a rule is asked more than every pattern needs to know
+# ruff: noqa: ARG002    the methods of a pattern have parameters that some patterns do not need
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Pattern:
     """
 
     def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
-        """May the query at position i look at the key at position j, of `keys` there are?"""
+        """Whether the query at position i may look at the key at position j, where there are `keys` keys."""
         raise NotImplementedError
 
     def dense(self, queries: int, keys: int, *, device: torch.device | str | None = None) -> Tensor:
@@ -50,7 +50,7 @@ class Pattern:
         return None
 
     def check(self, batch: int, heads: int, queries: int, keys: int, *, growing: bool = False) -> None:
-        """Refuse, with a sentence, to be used where this pattern does not fit; of `growing` keys more will follow."""
+        """Raise a RegardError where this pattern does not fit; `growing` means that more keys will follow."""
         for part in self.parts():
             part.check(batch, heads, queries, keys, growing=growing)
 

@@ -1,4 +1,4 @@
-"""Keys and values of what was seen before, so that a step pays for one position and not for all."""
+"""Keys and values of earlier positions, so that a decoding step computes one position and not all."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Projected(NamedTuple):
 class Cache:
     """Keys and values of the first `length` positions, in buffers (capacity, B, H, D) that double when full.
 
-    Positions come first, so that what is filled is one stretch of memory: appending and reordering copy nothing else.
-    What needs gradients is copied into new buffers each time, because torch keeps the old ones for the backward pass.
+    Positions come first, so that the filled part is contiguous: appending and reordering copy nothing else. Keys and
+    values with gradients are copied into new buffers each time: torch keeps the old ones for the backward pass.
     """
 
     def __init__(self, capacity: int = 32) -> None:
@@ -36,7 +36,7 @@ class Cache:
         self._buffers: list[Tensor] = []
 
     def append(self, new: Projected) -> Projected:
-        """Take in the next positions; all there are so far come back, without copying unless gradients are needed."""
+        """Append the next positions and return all so far, without copying unless gradients are needed."""
         if self._buffers and (held := self._buffers[0].shape[1:3]) != new.keys.shape[:2]:
             raise RegardError(
                 f"Cache: holds batch {held[0]} and heads {held[1]}, but batch {new.keys.shape[0]} and heads "
@@ -64,7 +64,7 @@ class Cache:
 
     @property
     def held(self) -> Projected:
-        """All there are so far, without copying."""
+        """All positions so far, without copying."""
         keys, values = (buffer[: self.length].permute(1, 2, 0, 3) for buffer in self._buffers)
         return Projected(keys, values)
 

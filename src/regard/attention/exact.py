@@ -5,8 +5,8 @@
     neighbours   a small table of keys for each query               Q·w
     edges        the pairs of a list                                E
 
-Each takes queries and keys as the score left them (`score.queries`, `score.keys`), gives zeros for a query that may
-look at nothing, forward and backward, and, while somebody records, computes its output from the weights it delivers.
+Each takes the results of `score.queries` and `score.keys`, and gives zeros, forward and backward, for a query that may
+look at nothing. While weights are recorded, each computes its output from the weights that it delivers.
 Only `dense` takes keys and values with fewer heads than the queries.
 """
 
@@ -25,7 +25,7 @@ from regard.attention.recorder import deliver, watched_head, watching
 from regard.attention.scores import Score
 from regard.attention.short import FEW_KEYS, attend_short
 
-# What is added to the scores: a tensor that broadcasts to (B, H, Q, K), or a function of positions,
+# A bias is added to the scores: a tensor that broadcasts to (B, H, Q, K), or a function of positions,
 # (query (B, H, *rows, D), i (*rows, 1), j broadcastable to (*rows, columns)) → broadcastable to (B, H, *rows, columns).
 Bias = Tensor | Callable[[Tensor, Tensor, Tensor], Tensor | None]
 
@@ -127,28 +127,28 @@ def edges(
 
 @dataclass(frozen=True)
 class _Heads:
-    """Where the heads are, in tensors of four axes (batch and heads in one, if this is axis −4), and who is watched."""
+    """The axis of the heads in a tensor (−4 holds batch and heads together), and which heads are watched."""
 
     count: int
     axis: int
 
     @property
     def watched(self) -> range:
-        """The heads whose weights somebody wants: none, one, or all."""
+        """The heads whose weights are being recorded: none, one, or all."""
         if not watching():
             return range(0)
         one = watched_head()
         return range(self.count) if one is None else range(self.count)[one : one + 1]
 
     def part(self, x: Tensor) -> Tensor:
-        """What belongs to the watched heads, of a tensor that broadcasts."""
+        """The watched heads of a tensor; a tensor that broadcasts over heads is returned whole."""
         if x.dim() < -self.axis or x.shape[self.axis] == 1:
             return x
         index = (..., slice(*self._range()), slice(None), slice(None))
         return x[index if self.axis == -3 else (*index, slice(None))]
 
     def replaced(self, x: Tensor, part: Tensor) -> Tensor:
-        """x with another part for the watched heads."""
+        """x with the watched heads replaced by `part`."""
         start, end, step = self._range()
         return x.slice_scatter(part, self.axis, start, end, step)
 
@@ -168,7 +168,7 @@ def _attend(
     bias: Tensor | None,
     heads: _Heads,
 ) -> tuple[Tensor, Tensor | None]:
-    """One softmax over the last axis of (X, Y, Q, K); the weights too, of the heads that somebody watches."""
+    """One softmax over the last axis of (X, Y, Q, K): the output, and the weights of the watched heads."""
     watched = len(heads.watched)
     if score.dot and watched < heads.count:
         out = _fused(query, key, value, allowed, bias)
@@ -187,13 +187,13 @@ def _attend(
 def _weighed(
     query: Tensor, key: Tensor, value: Tensor, score: Score, allowed: Tensor | None, bias: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The output, made from the weights, and the weights."""
+    """The output, computed from the weights, and the weights."""
     weights = masked_softmax(score.matrix(query, key), allowed, bias)
     return weights @ value, weights
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, bias: Tensor | None) -> Tensor:
-    """The output alone, without weights that anybody could see."""
+    """The output alone; no weights are returned."""
     mask = allowed
     if bias is not None:
         bias = bias.to(query.dtype)
@@ -235,7 +235,7 @@ class _Bucket:
 
 
 def _buckets(pattern: Pattern, size: int, queries: int, keys: int, device: torch.device) -> list[_Bucket]:
-    if _holds_tensor(pattern):  # padding changes with every batch, so that remembering it would not help
+    if _holds_tensor(pattern):  # padding changes with every batch, so caching it would not help
         return _make_buckets(pattern, size, queries, keys, device)
     return _remembered_buckets(pattern, size, queries, keys, device)
 
@@ -275,7 +275,7 @@ def _tile(x: Tensor, size: int) -> Tensor:
 
 
 def _fold_heads(x: Tensor | None, query: Tensor) -> Tensor | None:
-    """What broadcasts to (B, H, R, q, k) as what broadcasts to (B·H, R, q, k); `query` tells B and H."""
+    """Reshape x, which broadcasts to (B, H, R, q, k), to broadcast to (B·H, R, q, k); B and H are the query's."""
     if x is None or x.dim() <= 3:
         return x
     x = x.unsqueeze(0) if x.dim() == 4 else x
@@ -295,9 +295,9 @@ def _bias_at(bias: Bias | None, query: Tensor, i: Tensor, j: Tensor) -> Tensor |
 
 
 def _sparse(weights: Tensor, i: Tensor, j: Tensor, allowed: Tensor, query: Tensor, keys: int) -> Tensor:
-    """Weights (B·H, R, q, k) of the allowed ones among the pairs (i, j), as a sparse tensor (B, H, Q, K).
+    """The weights (B·H, R, q, k) of the allowed pairs (i, j), as a sparse tensor (B, H, Q, K).
 
-    Of the watched heads: H is how many they are.
+    H is the number of watched heads.
     """
     allowed = _Heads(query.shape[1], axis=-4).part(allowed)
     query = _Heads(query.shape[1], axis=-3).part(query)
@@ -326,7 +326,7 @@ def _grouped(query: Tensor, key: Tensor) -> bool:
 
 
 def _sees_all(pattern: Pattern, keys: int) -> bool:
-    """Whether nothing is forbidden: everyone may look at everything, or nobody is early enough to look ahead."""
+    """Whether every pair is allowed: it is All, or Causal with every query at the last key or after it."""
     if isinstance(pattern, Shifted):
         return isinstance(pattern.pattern, Causal) and pattern.start >= keys - 1
     return isinstance(pattern, All)

@@ -15,11 +15,11 @@ from regard.attention.patterns import All, Causal, Pattern
 from regard.attention.scores import Cosine, Dot, ScaledDot, Score
 from regard.errors import RegardError
 
-# What a kernel costs, forward and backward, counted in pairs of torch's fused attention: measured on a CPU.
-FEW_PAIRS = 128 * 128  # so few that there is nothing to save
-TILE_SIZES = (128, 64, 32)  # large ones run faster, small ones cover less that is not allowed
+# The cost of each kernel, forward and backward, in pairs of torch's fused attention, as measured on a CPU.
+FEW_PAIRS = 128 * 128  # with this many pairs or fewer, dense attention is used
+TILE_SIZES = (128, 64, 32)  # large tiles run faster, small tiles cover fewer forbidden pairs
 TILE_OVERHEAD = 100  # a tile of size s costs s·(s + 100)
-NEIGHBOUR_COST = 80  # of a pair in a table of neighbours, which fetches a key and a value of its own
+NEIGHBOUR_COST = 80  # a pair in a table of neighbours costs this: it gathers its own key and value
 
 
 def attend(
@@ -46,7 +46,7 @@ def attend(
 def attend_projected(
     query: Tensor, key: Tensor, value: Tensor, *, score: Score, pattern: Pattern | None = None, bias: Bias | None = None
 ) -> Tensor:
-    """`attend` on queries and keys that went through `score.queries` and `score.keys` before.
+    """`attend` on results of `score.queries` and `score.keys`.
 
     For keys that are looked at again and again: project them once.
     """
@@ -68,13 +68,13 @@ def attend_projected(
 
 
 def choose(pattern: Pattern, queries: int, keys: int) -> Callable[..., Tensor]:
-    """The kernel of exact.py that costs least, ready to be called: what the pattern states of itself decides."""
+    """The cheapest kernel of exact.py, ready to be called, by the statements that the pattern makes about itself."""
     pairs = pattern.edges()
     if pairs is not None:
         return partial(exact.edges, pairs=pairs)
     if isinstance(pattern, All | Causal) or queries * keys <= FEW_PAIRS:
         return exact.dense
-    cost, size = 0.75 * queries * keys, 0  # what saves less than a quarter is not worth the bookkeeping
+    cost, size = 0.75 * queries * keys, 0  # a saving of less than a quarter does not pay for the bookkeeping
     for tile in TILE_SIZES:
         tiles = pattern.blocks(tile, queries, keys)
         if tiles is not None and (tiled := int(tiles.sum()) * tile * (tile + TILE_OVERHEAD)) < cost:
@@ -96,7 +96,7 @@ def reference(
     pattern: Pattern | None = None,
     bias: Tensor | float = 0.0,
 ) -> Tensor:
-    """The equation of `attend`, slow and obvious: what every fast path is tested against."""
+    """The equation of `attend`, slow and obvious. Tests compare every fast path with it."""
     score = _named(score, query)
     batch, heads, queries, keys = *query.shape[:3], key.shape[2]
     pattern = All() if pattern is None else pattern

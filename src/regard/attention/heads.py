@@ -22,7 +22,7 @@ class MultiHead(nn.Module):
         MultiHead(x, m) = [head_1 ; … ; head_h] W^O     head_i = attend(x W_i^Q, m W_i^K, m W_i^V)   Vaswani 2017, 3.2.2
 
     x (B, Q, M), memory (B, K, M) → (B, Q, M).   With `key_value_heads` fewer than `heads`, groups of heads share their
-    keys and values (Ainslie 2023). The `pattern` given here always holds, that of a call as well.
+    keys and values (Ainslie 2023). The constructor's `pattern` holds in every call, together with the call's own.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class MultiHead(nn.Module):
         pattern: Pattern | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Look at `memory` (as it is, or projected once by `remember`), or else at x itself and what `cache` holds.
+        """Look at `memory` (itself, or projected by `remember`); otherwise at x itself and the positions in `cache`.
 
         With a cache, positions and patterns count from the first position in it.
         """
@@ -100,7 +100,7 @@ class MultiHead(nn.Module):
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, L, H·D) → (B, H, L, D)
 
     def _bias_from(self, start: int) -> Bias | None:
-        """What the position scheme adds to the scores of queries that begin at position `start`."""
+        """The bias that the position scheme adds to the scores of queries that begin at position `start`."""
         if type(self.position).on_scores is Position.on_scores:
             return None
         return lambda query, i, j: self.position.on_scores(query, i + start, j)

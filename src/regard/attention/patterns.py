@@ -2,10 +2,10 @@
 
     Causal() & Padding(lengths)         Window(3) | Global(2)         ~Edges(pairs)
 
-True means "may look", everywhere. What every pattern can say of itself stands in algebra.py; here are the patterns.
+True means "may look", everywhere. Their base class and operators are in algebra.py.
 """
 
-# ruff: noqa: ARG002    a rule is asked more than every pattern needs to know
+# ruff: noqa: ARG002    the methods of a pattern have parameters that some patterns do not need
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Matrix(Pattern):
         if self.matrix.dtype != torch.bool and not ((self.matrix == 0) | (self.matrix == 1)).all():
             raise RegardError(
                 "Matrix(matrix): expected True or 1 where a query may look, False or 0 elsewhere, got other numbers; "
-                "what is added to the scores is a bias"
+                "numbers to add to the scores are given as bias"
             )
 
     def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
@@ -214,7 +214,7 @@ class Global(Pattern):
 class Random(Pattern):
     """Every query may look at `count` different keys, drawn once by `seed`: one from each of `count` equal stretches.
 
-    Drawing one key a stretch makes the keys different and spread out, and lets any pair be answered for on its own.
+    One key from each stretch makes the keys different and spread out, and `allows` can answer for any single pair.
     """
 
     count: int

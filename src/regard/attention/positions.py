@@ -29,18 +29,18 @@ class Position(nn.Module):
     """No position at all, and the interface of every scheme."""
 
     def on_input(self, x: Tensor, at: Tensor) -> Tensor:  # noqa: ARG002
-        """What enters the first layer: x (B, L, M), its positions `at` (L,) or (B, L) → (B, L, M)."""
+        """The vectors that enter the first layer: x (B, L, M), its positions `at` (L,) or (B, L) → (B, L, M)."""
         return x
 
     def on_heads(self, query: Tensor, key: Tensor, at: Tensor, key_at: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        """What is compared: query (B, H, Q, D) at (Q,), key (B, H, K, D) at `key_at` (K,) → both, in the same shapes.
+        """The queries and keys to compare: query (B, H, Q, D) at (Q,), key (B, H, K, D) at `key_at` (K,) → both.
 
-        Keys may have fewer heads than queries.
+        Shapes stay as they are. Keys may have fewer heads than queries.
         """
         return query, key
 
     def on_scores(self, query: Tensor, i: Tensor, j: Tensor) -> Tensor | None:  # noqa: ARG002
-        """What is added to the scores; None is nothing. Queries come as the score compares them, so scaled.
+        """The bias on the scores, or None. Queries come as the score compares them, so already scaled.
 
         query (B, H, *rows, D), its positions i (*rows, 1), those of the keys j, broadcastable to (*rows, columns)
         → broadcastable to (B, H, *rows, columns).
@@ -121,8 +121,8 @@ class Shaw(Position):
     Keys only: the paper's second table, for values, is left out; its own ablation translates as well without it.
 
     `on_scores` is the term with a, of q/√D as the scaled score compares it; a (2 clip + 1, D) is learned, `width` is D.
-    Each query meets the table once and the
-    answers are picked by distance, so that time and memory grow with Q·K and never with Q·K·D.
+    Each query is multiplied by the table once and the products are picked by distance, so that time and memory grow
+    with Q·K and never with Q·K·D.
     """
 
     def __init__(self, clip: int = 16, *, width: int) -> None:

@@ -1,7 +1,7 @@
-"""What a watched attention calls.
+"""Recording attention weights.
 
-Outside `recording` nothing is kept and `watching()` is false, so attention takes its fastest path. Inside, whatever has
-weights computes its output *from* them and delivers them; the record names them by the path of the module that ran.
+Outside `recording` nothing is kept and `watching()` is false, so attention takes its fastest path. Inside, a module
+with weights computes its output *from* them and delivers them; the record names them by the path of that module.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Recorder(Mapping[str, Tensor]):
         return self._calls[path]
 
     def has_vectors(self, path: str) -> bool:
-        """Whether the module at `path` compares by dot product, and delivered what it compared."""
+        """Whether the module at `path` compares by dot product, and delivered its queries and keys."""
         return path in self._vectors
 
     def vectors(self, path: str) -> list[Vectors]:
-        """Queries (B, H, Q, D) and keys (B, H, K, D), as they were compared by dot product: one entry a call."""
+        """Queries (B, H, Q, D) and keys (B, H, K, D) that were compared by dot product: one entry a call."""
         if path not in self._vectors:
             raise KeyError(
                 f"no queries and keys were delivered by {path!r}; there are some from {sorted(self._vectors)}"
@@ -72,11 +72,11 @@ class Recorder(Mapping[str, Tensor]):
         return self._running[-1] if self._running else ""
 
     def wanted(self, part: str = "") -> bool:
-        """Whether the weights of what runs now, or of a part of it that is no module, were asked for."""
+        """Whether to record the weights of the running module, or of a `part` of it that is not a module."""
         return self._only == "*" or fnmatchcase(self._path(part), self._only)
 
     def take(self, weights: Tensor, *, part: str, vectors: Vectors | None, head: int | None) -> None:
-        """Keep what `deliver` was given, under the path of what is running now."""
+        """Keep the arguments of `deliver`, under the path of the running module."""
         if not self.wanted(part):
             return
         if self.head is not None and head is None:
@@ -112,10 +112,10 @@ _active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 def recording(model: nn.Module, *, only: str = "*", head: int | None = None) -> Iterator[Recorder]:
     """Record every attention of `model` while the `with` lasts; with `only`, those whose path matches it ("*.cross").
 
-    With `head`, that head of each alone. What was not asked for runs as ever: fused, where no weights are needed.
+    With `head`, that head of each alone. Attention that was not asked for takes its fastest path.
 
-    Other threads using the same model are not recorded and are not slowed. What else attends meanwhile, outside of any
-    module of `model`, is recorded as "".
+    Other threads using the same model are not recorded and are not slowed. Attention of this thread outside of every
+    module of `model` is recorded as "".
     """
     recorder = Recorder(model, only=only, head=head)
     hooks = []
@@ -132,24 +132,24 @@ def recording(model: nn.Module, *, only: str = "*", head: int | None = None) -> 
 
 
 def watching(part: str = "") -> bool:
-    """Whether somebody wants the weights of what runs now, or of a `part` of it that is no module."""
+    """Whether the weights of the running module, or of a `part` of it that is not a module, are being recorded."""
     recorder = _active.get()
     return recorder is not None and recorder.wanted(part)
 
 
 def recorded() -> bool:
-    """Whether somebody wants any weights at all."""
+    """Whether any weights are being recorded."""
     return _active.get() is not None
 
 
 def watched_head() -> int | None:
-    """The one head that whoever watches wants; None for all."""
+    """The number of the only head that is recorded; None for all heads."""
     recorder = _active.get()
     return None if recorder is None else recorder.head
 
 
 def deliver(weights: Tensor, *, part: str = "", vectors: Vectors | None = None, head: int | None = None) -> None:
-    """Hand over weights (B, H, Q, K), dense or sparse, and the queries and keys they are from, to whoever watches.
+    """Give the recorder weights (B, H, Q, K), dense or sparse, and the queries and keys that they were computed from.
 
     With `head`, the weights are of that head alone, (B, 1, Q, K); the queries and keys are of all.
     """

@@ -23,7 +23,7 @@ ScoreName = Literal["cosine", "additive", "location", "general", "dot", "scaled_
 
 
 class Score(nn.Module):
-    """The base of all scores: the dot product of what each side becomes, unless a subclass compares otherwise.
+    """The base of all scores: the dot product of q′ and k′, unless a subclass compares otherwise.
 
     `dot` is True when `compare` is that plain dot product, so that a kernel may use a matrix product or torch's fused
     attention with scale 1.
@@ -40,17 +40,17 @@ class Score(nn.Module):
         return key
 
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
-        """Pair by pair, of what `queries` and `keys` gave: (…, D′), (…, D′) → (…)"""
+        """Pair by pair, for results of `queries` and `keys`: (…, D′), (…, D′) → (…)"""
         return (query * key).sum(-1)
 
     def matrix(self, query: Tensor, key: Tensor) -> Tensor:
-        """Every pair, of what `queries` and `keys` gave: (…, Q, D′), (…, K, D′) → (…, Q, K)"""
+        """Every pair, for results of `queries` and `keys`: (…, Q, D′), (…, K, D′) → (…, Q, K)"""
         if self.dot:
             return query @ key.transpose(-1, -2)
         return self.compare(query.unsqueeze(-2), key.unsqueeze(-3))
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """Every pair, from the beginning: (…, Q, D_q), (…, K, D_k) → (…, Q, K)"""
+        """Every pair, for queries and keys as they are: (…, Q, D_q), (…, K, D_k) → (…, Q, K)"""
         return self.matrix(self.queries(query), self.keys(key))
 
 
@@ -148,7 +148,7 @@ class Additive(Score):
 
 
 class Location(Score):
-    """Where to look, read off the query alone, whatever stands there.
+    """Where to look, computed from the query alone; the content of the keys is ignored.
 
         score(q, k_j) = (W q)_j                     Luong 2015, equation 8: h_t is our q, a_t the softmax of all j
 

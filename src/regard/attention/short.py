@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-FEW_KEYS = 64  # above, torch's fused attention is as fast
+FEW_KEYS = 64  # with more keys, torch's fused attention is as fast
 REGISTER = 16  # float32 numbers in 512 bits
 
 
@@ -39,7 +39,7 @@ class _Short(torch.autograd.Function):
         logits[..., keys:] = -torch.inf
         weights = torch.softmax(logits, -1, out=logits)
         if bias is not None and keys:
-            lonely = bias.amax(-1, keepdim=True) == -torch.inf  # may look at nothing, so that the softmax is NaN
+            lonely = bias.amax(-1, keepdim=True) == -torch.inf  # queries that may look at nothing: their softmax is NaN
             if lonely.any():
                 weights.masked_fill_(lonely, 0.0)
         weights = weights.view(batch * heads, queries, filled)
