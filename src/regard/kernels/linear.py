@@ -1,4 +1,4 @@
-"""A linear map whose products may be taken in half the digits while it learns."""
+"""A linear map whose products may be computed in half precision while training."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Linear(nn.Linear):
 
         y = round(x) round(W)ᵀ + b            rounded to `products`; each product is summed in float32
 
-    (…, in) → (…, out).   W, b and y are float32 as before. Autocast would leave y in bfloat16 too, and what is not a
-    product (norms, residuals, softmax, dropout) is slower in it on a CPU. In evaluation nothing is rounded.
+    (…, in) → (…, out).   W, b and y are float32 as before. Autocast would leave y in bfloat16 too, in which
+    norms, residuals, softmax and dropout are slower on a CPU. In evaluation nothing is rounded.
     """
 
     products: torch.dtype = torch.float32
@@ -33,8 +33,8 @@ class Linear(nn.Linear):
 def map_together(x: Tensor, *linears: Linear) -> list[Tensor]:
     """linear(x) of each: (…, in) → (…, out) each.
 
-    Where all learn with rounded products, x is rounded once, and one product makes all outputs, as one makes the
-    gradient of x.
+    If all of them learn with rounded products, x is rounded once, one product makes all outputs, and one product
+    makes the gradient of x.
     """
     first = linears[0]
     alike = all(type(linear) is Linear and linear.products == first.products for linear in linears)
@@ -55,8 +55,8 @@ def set_products(model: nn.Module, precision: torch.dtype) -> None:
 def rounded(x: Tensor, precision: torch.dtype) -> Tensor:
     """x (N, M) in another precision, filled up with rows of zeros to a multiple of `GRAIN`.
 
-    The CPU library compiles a product of half precision for every shape it meets, and keeps it, which takes time and
-    memory. Filled up, batches of all sizes share a few shapes.
+    The CPU library compiles and keeps a half-precision product for every new shape, which takes time and memory. With
+    rows added, batches of all sizes share a few shapes.
     """
     return _beside([x], precision)
 

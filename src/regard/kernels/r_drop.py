@@ -1,4 +1,4 @@
-"""R-Drop: two passes with different dropout learn to say the same."""
+"""R-Drop: two passes with different dropout learn to give the same distribution."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def r_drop_loss(
 
     first (N, M), second (N, M), target (N,) → (), (2N,).   The losses of a row are twice the part of the sum that
     depends on that row of that pass: ℓ(p_n, y_n) + 2 D_n for the first pass, ℓ(q_n, y_n) + 2 D_n for the second. A
-    model that draws at random adds half of their `Rollout.surrogate`. As in `vocabulary_loss`, each logit is made once,
-    for loss and gradient, and dropped.
+    model that draws at random adds half of their `Rollout.surrogate`. As in `vocabulary_loss`, each logit is computed
+    once, for loss and gradient, and not kept.
     """
     return _RDrop.apply(first, second, output.weight, output.bias, target, weight, smoothing, output.products)
 

@@ -22,7 +22,7 @@ def vocabulary_loss(hidden: Tensor, output: Linear, target: Tensor, *, smoothing
     """
     weight: Tensor = output.weight
     bias: Tensor | None = output.bias
-    if not torch.is_grad_enabled():  # inside an autograd.Function gradients are always off: tell it here
+    if not torch.is_grad_enabled():  # ask here: inside an autograd.Function gradients are always off
         weight, bias = weight.detach(), None if bias is None else bias.detach()
     return _VocabularyLoss.apply(hidden, weight, bias, target, smoothing, output.products)
 

@@ -1,4 +1,4 @@
-"""What stands around attention.
+"""The parts around attention.
 
 Around one position: feed-forward (ReLU, GELU, SwiGLU) and dropout. Around any sublayer: the wiring of residual and
 norm. Around all of it: blocks and stacks, embeddings, and the recurrent layers whose gates can be read as attention.

@@ -17,8 +17,8 @@ class Block(nn.Module):
 
         x ← wired(x, attention)   x ← wired(x, y ↦ cross(y, memory))   x ← wired(x, feed_forward)    Vaswani 2017, 3.1
 
-    x (B, Q, M), memory (B, K, M) → (B, Q, M).   The block does not know what it holds: `attention` is any module called
-    like MultiHead. The parts start with the weights that the wiring asks for.
+    x (B, Q, M), memory (B, K, M) → (B, Q, M).   `attention` is any module that is called like MultiHead. The wiring
+    initialises the weights of the parts.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Block(nn.Module):
         memory_pattern: Pattern | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """`pattern` is where x may look in x, `memory_pattern` where in memory; `cache` holds what came before x."""
+        """`pattern`: where x may look in x; `memory_pattern`: where in memory; `cache`: the positions before x."""
         if (memory is None) != (self.cross is None):
             missing = "a memory but no cross" if self.cross is None else "cross but no memory"
             raise RegardError(f"this block was given {missing}; a block looks at a memory when it has both")
@@ -67,7 +67,7 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Blocks one after the other, and the norm with which the wiring ends them.
+    """Blocks one after the other, then the final norm of the wiring.
 
     `make` makes one block, with weights of its own each time it is called.   x (B, Q, M) → (B, Q, M).
     """
@@ -97,7 +97,7 @@ class Stack(nn.Module):
         memory_pattern: Pattern | None = None,
         caches: Sequence[Cache] | None = None,
     ) -> Tensor:
-        """As a block, with a cache for each; the memory is the same for all, or what `remember` made of it."""
+        """As for a block, with a cache for each; `memory` is one tensor for all, or the result of `remember`."""
         nothing = [None] * len(self.blocks)
         memories = [memory for _ in nothing] if memory is None or isinstance(memory, Tensor) else memory
         for block, seen, cache in zip(self.blocks, memories, nothing if caches is None else caches, strict=True):

@@ -1,4 +1,4 @@
-"""Random silence while learning, cheap on a CPU."""
+"""Dropout that is cheap on a CPU."""
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +15,8 @@ class Dropout(nn.Module):
         y = x ⊙ m / (1 − p),   m ~ Bernoulli(1 − p)               Srivastava 2014, scaled while training and not after
 
     x (…) → (…).   On a CPU, m comes from random bytes, eight for every 64-bit draw, which takes about a quarter of the
-    time of torch's own. A byte knows 256 levels: p is rounded to a 256th (0.1 → 26/256; never to 0 or 1), and what is
-    kept is scaled by the rounded p, so that the expectation is exact. Other devices use torch's dropout with p itself.
+    time of torch's own. A byte knows 256 levels: p is rounded to a 256th (0.1 → 26/256; never to 0 or 1), and y
+    is scaled by the rounded p, so that the expectation is exact. Other devices use torch's dropout with p itself.
     """
 
     def __init__(self, p: float) -> None:

@@ -19,7 +19,7 @@ class Embedding(nn.Module):
 
     tokens (B, L) int64, at (L,) or (B, L) int64 positions of the tokens (0, 1, 2, … unless given) → (B, L, M).
     E starts normal with standard deviation 1/√M, so that the same matrix can serve as output; the row of `padding`
-    starts at zero and is not learned here.
+    starts at zero and gets no gradient from the lookup.
     """
 
     def __init__(

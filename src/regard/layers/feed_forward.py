@@ -1,4 +1,4 @@
-"""What each position works out alone."""
+"""The feed-forward layer, which treats each position alone."""
 
 from typing import Literal, get_args
 
@@ -14,7 +14,7 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a bend between them, the same at every position.
+    """Two linear maps with an activation between them, the same at every position.
 
         relu        W₂ max(0, W₁ x)                   Vaswani 2017, equation 2
         gelu        W₂ (h ⊙ Φ(h)),  h = W₁ x          Hendrycks 2016; Φ is the normal distribution function
@@ -23,7 +23,7 @@ class FeedForward(nn.Module):
         swiglu      W₂ (silu(W₁ x) ⊙ W₃ x)            Shazeer 2020, equation 6
 
     x (…, M) → (…, M).   `inner` is W₁ (in swiglu W₃), `gate` is swiglu's W₁, `outer` is W₂; each adds its bias unless
-    bias=False. Dropout falls on what enters W₂.
+    bias=False. Dropout is applied to the input of W₂.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class FeedForward(nn.Module):
 
 
 def bend(hidden: Tensor, activation: Activation) -> Tensor:
-    """The activation of that name, of what nobody else needs: it may be overwritten. (…) → (…)"""
+    """Apply the activation of that name; `hidden` may be overwritten. (…) → (…)"""
     if activation == "relu":
         return hidden.relu_()
     if activation == "silu":

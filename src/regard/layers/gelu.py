@@ -1,9 +1,9 @@
-"""GELU by a tanh, at the price of a sigmoid.
+"""GELU in its tanh form, computed with one sigmoid.
 
     gelu(h) ≈ ½ h (1 + tanh(√(2/π) (h + 0.044715 h³))) = h σ(u),   u = h (c + d h²)          Hendrycks 2016, section 2
     gelu'(h) = σ(u) (1 + (1 − σ(u)) h u'),   u' = c + 3 d h²
 
-On a CPU, torch's own takes three to four times as long as its sigmoid, forward and backward.
+On a CPU, torch's own GELU takes three to four times as long as its sigmoid, forward and backward.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from torch.nn import functional as F
 
 C = 2 * math.sqrt(2 / math.pi)
 D = 0.044715 * C
-PIECE = 1 << 18  # numbers at a time, which stay in the cache of a CPU from one pass to the next
+PIECE = 1 << 18  # numbers computed at a time: few enough to stay in the cache of a CPU between passes
 
 
 def gelu_tanh(hidden: Tensor) -> Tensor:
-    """(…) → (…).   torch's own wherever there is nothing to learn, or a device that fuses it well."""
+    """(…) → (…).   torch's own GELU is used without gradients, and on devices that fuse it well."""
     if (
         torch.is_grad_enabled()
         and hidden.requires_grad

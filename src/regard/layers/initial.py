@@ -1,4 +1,4 @@
-"""The weights that language models start from."""
+"""How the weights of language models are initialised."""
 
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ DEVIATION = 0.02  # Radford 2018, 4.1; Devlin 2019
 
 @torch.no_grad()
 def start_normal(module: nn.Module, *, deviation: float = DEVIATION) -> None:
-    """Every linear map and every table of tokens starts normal around 0, biases and the row of padding start at 0."""
+    """Weights of linear maps and embeddings start normal around 0; biases and the row of padding start at 0."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Embedding):
             nn.init.normal_(part.weight, std=deviation)

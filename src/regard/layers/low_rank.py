@@ -1,4 +1,4 @@
-"""A linear map that learns a change of low rank, and nothing else."""
+"""LoRA: a linear map with fixed weights that learns a change of low rank."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCALE = 2.0  # α / r
 class LowRank(Linear):
     """y = W x + b + (α/r) U D x, where only D (r, in) and U (out, r) learn.                     Hu 2021 (LoRA), 4.1
 
-    (…, in) → (…, out).   U starts at zero, so that nothing is changed in the beginning.
+    (…, in) → (…, out).   U starts at zero, so that the output is unchanged in the beginning.
     """
 
     def __init__(self, linear: nn.Linear, *, rank: int) -> None:
@@ -31,7 +31,7 @@ class LowRank(Linear):
 
 
 def add_low_rank(module: nn.Module, *, rank: int, names: tuple[str, ...] = ("query", "value")) -> int:
-    """Give the linear maps of these names, in all of the module, a change of low rank to learn; how many there are."""
+    """Replace all linear maps of these names in the module by `LowRank`, and return how many there are."""
     changed = 0
     for parent in list(module.modules()):
         for name in names:
@@ -43,7 +43,7 @@ def add_low_rank(module: nn.Module, *, rank: int, names: tuple[str, ...] = ("que
 
 
 def merged(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights by name with every change of low rank added to what it changes: W + (α/r) U D."""
+    """Weights by name, with every change of low rank added to its weight: W + (α/r) U D."""
     plain = {name: tensor for name, tensor in weights.items() if not name.endswith((".up", ".down"))}
     for name, up in weights.items():
         if name.endswith(".up"):

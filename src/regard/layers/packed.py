@@ -1,4 +1,4 @@
-"""Products with the same weights again and again, as with those of a whole vocabulary at every step."""
+"""Faster products for weights that are used at every decoding step, such as those of the output layer."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-FEWEST, MOST = 1 << 18, 1 << 22  # weights between which packing is soon worth its time
+FEWEST, MOST = 1 << 18, 1 << 22  # packing pays for matrices with at least and at most this many weights
 
 
 class Packed:
-    """linear(x) with weights that oneDNN has packed for its own kernels: a copy, of the weights as they are now.
+    """linear(x) with a copy of the present weights that oneDNN has packed for its own kernels.
 
     (N, in) → (N, out), without gradients. Packing takes as long as one product of a hundred rows; a product of a few
     rows is then twice as fast. Where oneDNN has no such kernel, this is the linear map itself.
@@ -30,9 +30,9 @@ class Packed:
 
 
 def by_halves(x: Tensor, linear: nn.Linear) -> Tensor:
-    """linear(x) of one row, (1, in) → (1, out), as two products in one call: on a CPU faster than the one they make.
+    """linear(x) of one row, (1, in) → (1, out), as two products in one call, which a CPU computes faster than one.
 
-    Of an odd number of outputs the one in the middle is computed in both halves.
+    If the number of outputs is odd, the middle one is computed in both halves.
     """
     weight, outputs = linear.weight, linear.out_features
     if weight.device.type != "cpu" or outputs < 2:

@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def row_lengths(tokens: Tensor, lengths: Tensor | None, *, pad: int | None) -> Tensor:
-    """lengths (B,), counted from the padding of tokens (B, L) unless given; where nothing is padding, all count."""
+    """lengths (B,), counted from the padding of tokens (B, L) unless given; without padding tokens, rows are full."""
     if lengths is not None:
         return lengths.to(tokens.device)
     if pad is None:

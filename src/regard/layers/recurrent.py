@@ -47,13 +47,13 @@ class RecurrentState:
         )
 
     def where(self, kept: Tensor) -> "RecurrentState":
-        """The state of the rows where `kept` (B, 1), and that before anything was read elsewhere."""
+        """The state in rows where `kept` (B, 1) is True, and the initial state in the others."""
         return RecurrentState(
             hidden=tuple(part * kept for part in self.hidden), cell=tuple(part * kept for part in self.cell)
         )
 
     def detach(self) -> "RecurrentState":
-        """The same numbers without the way they came about."""
+        """The same numbers without their gradient history."""
         return RecurrentState(
             hidden=tuple(part.detach() for part in self.hidden), cell=tuple(part.detach() for part in self.cell)
         )
@@ -77,14 +77,14 @@ class Gates:
     reverse: bool
 
     def weights(self) -> Tensor:
-        """How much of the initial state (first in axis 2) and of each position each position holds: (B, T, 1 + T, D).
+        """The weight of the initial state (first in axis 2) and of each position in each state: (B, T, 1 + T, D).
 
-        Those of a GRU sum to one. Memory grows with T² D.
+        The weights of a GRU sum to one. Memory grows with T² D.
         """
         return torch.stack([self._row_weights(row) for row in range(len(self.valid))])
 
     def states(self) -> Tensor:
-        """h_t worked out as the weighted sum: (B, T, D), zero on padding."""
+        """h_t computed as the weighted sum: (B, T, D), zero on padding."""
         past = torch.cat([self.initial.unsqueeze(1), self.candidates], dim=1)
         total = torch.einsum("btid,bid->btd", self.weights(), past)
         return total if self.output is None else self.output * total.tanh()
@@ -111,9 +111,9 @@ class Recurrent(nn.Module):
     """A stack of torch's fused recurrent layers, of one cell, in one direction or both.
 
     x (B, T, inputs), lengths (B,) → (B, T, D · directions), zero on padding, and the state in which each direction has
-    read the whole of its row and none of the padding.   Dropout falls between layers.
+    read the whole of its row and none of the padding.   Dropout is applied between layers.
 
-    While somebody records, each gated layer and direction delivers its weights over the past, averaged over units, as
+    While weights are recorded, each gated layer and direction delivers its weights over the past, averaged over units,
     (B, 1, T, T), by the names "layers.0.forward", "layers.0.reverse", "layers.1.forward", …
     """
 
@@ -212,7 +212,7 @@ def gate_weights(
 
 
 class _Pass(NamedTuple):
-    """A layer that has just run: what it read and gave, and its states (directions, B, D) before and after."""
+    """A layer that has just run: its input and output, and its states (directions, B, D) before and after."""
 
     layer: nn.RNNBase
     sequence: Sequence
@@ -223,7 +223,7 @@ class _Pass(NamedTuple):
 
 @torch.no_grad()
 def _read(ran: _Pass, valid: Tensor) -> Iterator[Gates]:
-    """The gates of each direction: with every h_{t−1} known from the pass, all times are worked out at once."""
+    """The gates of each direction. Every h_{t−1} is known from the pass, so all times are computed at once."""
     x, output = (_padded(part, valid.shape[1]) for part in (ran.sequence, ran.output))
     nothing = ~valid.unsqueeze(-1)
     for direction, hidden in enumerate(output.chunk(len(ran.layer.all_weights), dim=-1)):
@@ -256,7 +256,7 @@ def _gru_gates(from_x: Tensor, from_h: Tensor) -> tuple[Tensor, Tensor, Tensor, 
 
 
 def _valid(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """(B, T), True where there is something to read."""
+    """(B, T), True where a position is not padding."""
     if lengths is None:
         return torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
     return torch.arange(x.shape[1], device=x.device) < lengths.to(x.device).unsqueeze(1)

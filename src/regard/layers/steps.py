@@ -1,8 +1,8 @@
-"""A stack of blocks, one position at a time, in as few calls as there can be.
+"""A stack of blocks, one position at a time, in as few calls as possible.
 
-It computes what `Stack` computes with caches, and nothing else. A step of a small model is a hundred small products,
-and the way to each through modules, checks and views takes longer than the numbers in it. And beams do not change
-places: all beams of a sentence write into one buffer, and a mask says which entries are whose past.
+The results are those of `Stack` with caches. A step of a small model is a hundred small products, and calling each of
+them through modules, checks and views takes longer than computing it. Reordering beams copies no keys or values: all
+beams of a sentence write into one buffer, and a mask says which entries belong to the past of which beam.
 
     past      (2 L, A, H, E, D)     keys and values of all blocks, an entry for every row of every step
     mine      (A, 1, beams, E)      0 where an entry is the row's own past, −∞ elsewhere
@@ -42,21 +42,21 @@ Map = Callable[[Tensor], Tensor]
 
 @dataclass
 class Steps:
-    """Where a stack stands. A state is used once: `step` changes it, `reorder` makes another of it."""
+    """The state of a stack while decoding. It is used once: `step` changes it in place, `reorder` returns a new one."""
 
     layers: list[_Layer]
     final: Map
-    past: Tensor  # E filled up to whole registers
+    past: Tensor  # E is padded to whole registers
     mine: Tensor
-    memory: Tensor | None  # S filled up to whole registers
-    beyond: Tensor | None  # (A, 1, 1, S) −∞ where the memory has ended
+    memory: Tensor | None  # S is padded to whole registers
+    beyond: Tensor | None  # (A, 1, 1, S) −∞ after the end of the memory
     origin: Tensor  # (N,) the sentence that each row looks at
-    beams: int = 1  # rows of each sentence, which stand together
+    beams: int = 1  # rows of each sentence; they are adjacent
     entries: int = 0
     length: int = 0  # positions so far
-    branched: bool = False  # whether a row may have entries beside it that are not its past
-    missing: Tensor | None = None  # (N,) entries at the beginning that are nobody's: rows of a shorter beginning
-    packed: Packed | None = None  # the last product's weights, from the second row on
+    branched: bool = False  # whether a sentence may have entries that are not the past of all its rows
+    missing: Tensor | None = None  # (N,) how many first entries are unused, in rows with a shorter prompt
+    packed: Packed | None = None  # the weights of the output layer, if there are several rows
 
     def step(self, x: Tensor) -> Tensor:
         """The next position of every row: x (N, M) → (N, M)"""
@@ -87,7 +87,7 @@ class Steps:
         return self.packed(x)
 
     def _make_room(self) -> None:
-        """An entry for each row of this step, which is its own; what is not filled yet is zero and nobody's."""
+        """Make an entry for each row of this step and unmask it for that row; unfilled entries are zero and masked."""
         after = self.entries + self.beams
         if after > self.past.shape[3]:
             more = -(-max(after, 2 * self.past.shape[3]) // REGISTER) * REGISTER - self.past.shape[3]
@@ -96,9 +96,9 @@ class Steps:
         self.mine[..., self.entries : after].diagonal(dim1=-2, dim2=-1).fill_(0)
 
     def _views(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], Tensor | None]:
-        """Where each block writes, L of (2, A, H, beams, D); what it looks at, 2 L of (A, H, E, D); and whose that is.
+        """Where each block writes, L of (2, A, H, beams, D); keys and values to look at, 2 L of (A, H, E, D); the mask.
 
-        Batched products take whole registers of entries, of which the mask leaves out those that are not filled.
+        Batched products take whole registers of entries; the mask leaves out the unfilled ones.
         """
         after = self.entries + self.beams
         now = self.past[:, :, :, self.entries : after].unflatten(0, (-1, 2)).unbind(0)
@@ -111,7 +111,7 @@ class Steps:
         return self.past.shape[1] * self.past.shape[2] <= FEW_HEADS
 
     def _write(self, layer: _Layer, x: Tensor, now: Tensor) -> Tensor:
-        """Keys and values of this position to where it stands; its queries (A, beams, H, D) are returned."""
+        """Write the keys and values of this position into `now`; return its queries (A, beams, H, D)."""
         projected = layer.projections(x).view(-1, self.beams, 3, layer.heads, now.shape[-1])
         if layer.rotary is not None:
             projected[:, :, :2] = layer.rotary.on_step(projected[:, :, :2], self.length)
@@ -154,7 +154,7 @@ class Steps:
 
 
 def can_step(stack: Stack) -> bool:
-    """Whether the stack has no parts that only itself can compute, and nobody wants to see or to change its weights."""
+    """Whether `Steps` can compute every part of the stack, and neither gradients nor recorded weights are wanted."""
     return not (torch.is_grad_enabled() or recorded()) and all(_is_plain(cast(Block, block)) for block in stack.blocks)
 
 
@@ -166,7 +166,7 @@ def steps_of(stack: Stack, *, rows: int, memory: Tensor | None = None, lengths: 
     blocks = [cast(Block, block) for block in stack.blocks]
     if not can_step(stack):
         return None
-    if lengths is not None and not bool(lengths.all()):  # nothing to look at: the weights are zeros there
+    if lengths is not None and not bool(lengths.all()):  # an empty memory: its weights would have to be zeros
         return None
     layers = [_Layer.of(block) for block in blocks]
     like, heads = cast(MultiHead, blocks[0].attention).key.weight, layers[0].heads
@@ -190,7 +190,7 @@ def steps_of(stack: Stack, *, rows: int, memory: Tensor | None = None, lengths: 
 
 
 def steps_after(stack: Stack, caches: Sequence[Cache], *, missing: Tensor | None = None) -> Steps:
-    """The state after what the caches of a stack hold, of which each row has not the first `missing` (N,)."""
+    """The state after the positions in the caches of a stack; row n does not have the first `missing[n]` of them."""
     past = torch.stack([part for cache in caches for part in cache.held])  # (2 L, N, H, t, D)
     rows, length = past.shape[1], past.shape[3]
     room = REGISTER - length % REGISTER
@@ -229,7 +229,7 @@ def _batched(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -
 
 
 def _is_plain(block: Block) -> bool:
-    """Whether a block is made of the parts that are computed here; a linear map that adds more to W x + b is none."""
+    """Whether this file can compute every part of a block; a linear map with additions to W x + b (LoRA) is refused."""
     attentions = [block.attention] if block.cross is None else [block.attention, block.cross]
     inside = block.feed_forward
     return (
@@ -294,7 +294,7 @@ class _Layer:
 
 
 class _Around:
-    """A residual around a sublayer, as two halves; what a sublayer gives is its own to overwrite."""
+    """A residual around a sublayer, as two halves; the output of the sublayer may be overwritten."""
 
     def __init__(self, residual: nn.Module) -> None:
         assert isinstance(residual, NormFirst | NormLast)
@@ -318,7 +318,7 @@ def _scaled(attention: MultiHead) -> tuple[Tensor, Tensor | None]:
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> Map:
-    """As torch's linear: with the weights transposed once, and not at each call."""
+    """As torch's linear, but the weights are transposed once and not at each call."""
     matrix = weight.T
     if bias is None:
         return lambda x: torch.mm(x, matrix)

@@ -1,4 +1,4 @@
-"""What stands around any sublayer f: where the norm is, and what the residual weighs.
+"""The wiring around any sublayer f: where the norm is, and how the residual is weighted.
 
     PostNorm    norm(x + f(x))           Vaswani 2017
     PreNorm     x + f(norm(x))           as in GPT-2; one more norm ends the stack
@@ -22,7 +22,7 @@ from regard.layers.feed_forward import FeedForward
 NormName = Literal["layer", "rms"]
 WiringName = Literal["post_norm", "pre_norm", "deep_norm"]
 Sublayer = Callable[[Tensor], Tensor]
-EPSILON = 1e-5  # what norms add before dividing
+EPSILON = 1e-5  # ε of the norms
 
 
 class NormLast(nn.Module):
@@ -51,7 +51,7 @@ class NormFirst(nn.Module):
 
 
 class Wiring:
-    """The base of all schemes. Unless one says otherwise, nothing ends its stack and no weights are changed."""
+    """The base of all schemes. By default there is no final norm and no weights are changed."""
 
     def around(
         self, width: int, *, dropout: float = 0.0, norm: NormName = "layer", epsilon: float = EPSILON
@@ -60,7 +60,7 @@ class Wiring:
         raise NotImplementedError
 
     def final(self, width: int, *, norm: NormName = "layer", epsilon: float = EPSILON) -> nn.Module:  # noqa: ARG002
-        """What ends a stack of such sublayers."""
+        """The module after the last sublayer of a stack."""
         return nn.Identity()
 
     def initialise(self, module: nn.Module) -> None:
