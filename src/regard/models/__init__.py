@@ -22,9 +22,9 @@ Form = Literal["pairs", "causal", "encoder"]
 
 
 class Kind(NamedTuple):
-    """Where a system stands, read only when it is asked for, and what it is.
+    """The module, config and class of a system, by name so that they are imported only when needed, and what it is.
 
-    Its form is how it is called: `pairs` reads a source and answers a target, `causal` goes on from a prompt, `encoder`
+    Its form is how it is called: `pairs` reads a source and writes a target, `causal` continues a prompt, `encoder`
     turns a text into a vector for each token.
     """
 
@@ -76,7 +76,7 @@ def from_config(
 ) -> nn.Module:
     """The module that `config` describes; without a target vocabulary both sides share one.
 
-    The vocabulary that a config states, because its weights came from elsewhere, is taken before the one given. A kind
+    A vocabulary that the config states (its weights are imported) has precedence over the one given. A kind
     that reads no tokens needs none.
     """
     stated, stated_target = config.vocabularies()

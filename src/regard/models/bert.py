@@ -1,4 +1,4 @@
-"""BERT: an encoder that reads a text from both sides, learned by filling in what was masked.
+"""BERT: an encoder that reads a text from both sides, trained to predict masked tokens.
 
     x_0 = norm(E[u] + P + S[segment])        x_l = block_l(x_{l−1})
     masked words     P(u_t | the rest) = softmax(norm(act(W x_L,t)) Eᵀ + b)
@@ -53,15 +53,15 @@ class BertConfig(BodyConfig):
     pooler: bool = True  # one vector for the whole text
     pooler_activation: Literal["tanh", "relu"] = "tanh"
     pooling: Literal["pooler", "first", "mean"] | None = None
-    masked_words: bool = True  # the head that fills in what was masked
+    masked_words: bool = True  # the head that predicts masked tokens
     next_sentence: bool = True  # the head that says whether the second segment follows the first
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.next_sentence and not self.pooler:
-            raise RegardError("next_sentence=true is judged from the pooler's vector; set pooler=true, or it to false")
+            raise RegardError("next_sentence=true needs the pooler's vector; set pooler=true, or next_sentence=false")
         if self.offset >= self.maximum:
-            raise RegardError(f"offset={self.offset} leaves none of the maximum={self.maximum} positions; raise that")
+            raise RegardError(f"offset={self.offset} leaves no position of maximum={self.maximum}; raise maximum")
         return self
 
     def reads(self) -> int:
@@ -91,10 +91,10 @@ class BertConfig(BodyConfig):
 
 
 class Bert(Body):
-    """tokens (B, L) → a vector for each that knows the whole text (B, L, M).
+    """tokens (B, L) → a vector for each token in its context (B, L, M).
 
-    `pool` makes one vector of a text, `transform` and then `output` say what was masked, `next_sentence` of the pooled
-    vector whether the second segment follows: of the two logits, the first.
+    `pool` makes one vector of a text; `transform` and then `output` predict masked tokens; `next_sentence` maps the
+    pooled vector to two logits, of which the first says that the second segment follows.
     """
 
     lowest = ("embedding.", "segments.", "norm.")
@@ -135,8 +135,8 @@ class Bert(Body):
         return "source", "source"
 
     def forward(self, tokens: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """tokens (B, L) padded at the end, segments (B, L) from 0 on → h (B, L, M); what padding says is no one's
-        business. lengths (B,) are counted from the padding unless given; without segments, all is the first."""
+        """tokens (B, L) padded at the end, segments (B, L) from 0 on → h (B, L, M); vectors of
+        padding mean nothing. lengths (B,) are counted from the padding unless given; without segments, all are 0."""
         lengths = row_lengths(tokens, lengths, pad=self.special.pad)
         padded = bool((lengths < tokens.shape[1]).any())
         x = self.embedding(tokens, torch.arange(self.offset, self.offset + tokens.shape[1], device=tokens.device))
@@ -161,10 +161,10 @@ class Bert(Body):
         return (torch.tanh if self.pooler_activation == "tanh" else torch.relu)(self.pooler(hidden[:, 0]))
 
     def without_words(self) -> None:
-        """Its config says which heads it has: see `BertConfig.suited`."""
+        """Nothing to drop: the config says which heads there are, see `BertConfig.suited`."""
 
     def words(self, hidden: Tensor) -> Tensor:
-        """What the words in these places may be: h (…, M) → logits (…, V)"""
+        """The logits of the words in these places: h (…, M) → (…, V)"""
         if self.transform is None or self.output is None:
             raise RegardError("this model has no head that fills in words (masked_words=false)")
         return self.output(self.transform(hidden))
@@ -177,7 +177,7 @@ class Bert(Body):
 
 
 class Transform(nn.Module):
-    """What the vocabulary is compared with: norm(act(W h)).   h (…, M) → (…, M)"""
+    """The vector that is compared with the embeddings of the vocabulary: norm(act(W h)).   h (…, M) → (…, M)"""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()

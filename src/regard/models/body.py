@@ -18,18 +18,18 @@ from regard.special import Special
 
 
 class Body(nn.Module, ABC):
-    """What a head, a task and a record ask of every such module; the facts known without weights are its config's."""
+    """The interface for heads, tasks and records. Facts that are known without weights belong to the config."""
 
-    alignment = ""  # it has no source to look at
-    lowest: ClassVar[tuple[str, ...]] = ("embedding.",)  # how the names of parameters below the first layer begin
+    alignment = ""  # a body has no attention over a source
+    lowest: ClassVar[tuple[str, ...]] = ("embedding.",)  # prefixes of parameters below the first layer
 
-    heads: ClassVar[tuple[str, ...]] = ("output.",)  # how the names of parameters above the last layer begin
+    heads: ClassVar[tuple[str, ...]] = ("output.",)  # prefixes of parameters above the last layer
 
     special: Special
-    width: int  # of the vector of a token
-    layers: int  # that stand on each other
+    width: int  # width of the vector of a token
+    layers: int  # number of layers
     embedding: Embedding
-    output: nn.Linear | None  # to the vocabulary
+    output: nn.Linear | None  # linear map to the vocabulary
 
     @abstractmethod
     def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
@@ -54,7 +54,7 @@ class Body(nn.Module, ABC):
         del self.output
 
     def freeze_for_words(self) -> None:
-        """Freeze the parameters that have no part in saying words, before the body itself learns to say them."""
+        """Freeze the parameters that have no part in predicting words, before the body is trained to predict them."""
         return
 
     def layer_paths(self, layer: int) -> str:
@@ -68,7 +68,7 @@ class Body(nn.Module, ABC):
     def depth_of(self, name: str) -> int:
         """How deep the parameter of that name is: 0 below the first layer, n in layer n (from 1), layers + 1 above.
 
-        A norm after the last layer goes with it.
+        A norm after the last layer counts as part of that layer.
         """
         if name.startswith(self.lowest):
             return 0

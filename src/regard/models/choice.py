@@ -22,8 +22,8 @@ from regard.attention.scores import Score
 
 
 class Glance(NamedTuple):
-    """What the queries found: context (B, Q, M), and draw (B, Q, 2), the log-probability of what was drawn and the loss
-    that the baseline expects of a target from there on. Where nothing is drawn, both are 0."""
+    """The result of looking: context (B, Q, M), and draw (B, Q, 2), the log-probability of the place that was drawn and
+    the loss per target that the baseline expects from there on. Where nothing is drawn, both are 0."""
 
     context: Tensor
     draw: Tensor
@@ -47,7 +47,7 @@ class Soft(nn.Module):
         self.score = score
 
     def keys(self, memory: Tensor) -> Tensor:
-        """What the score makes of a memory (B, 1, S, M), once for all steps: (B, 1, S, D′)"""
+        """The keys of a memory (B, 1, S, M) for the score, computed once for all steps: (B, 1, S, D′)"""
         return self.score.keys(memory)
 
     def forward(self, query: Tensor, keys: Tensor, values: Tensor, pattern: Pattern) -> Glance:
@@ -59,7 +59,7 @@ class Soft(nn.Module):
 class Hard(nn.Module):
     """Look at one place.   query (B, Q, M), keys (B, 1, S, D′) from `keys`, values (B, 1, S, M) → Glance
 
-    A record shows the choice itself, one-hot, since that is what was used.
+    The recorded weights are one-hot: they show the choice that was used.
     """
 
     def __init__(self, score: Score, *, width: int) -> None:
@@ -68,7 +68,7 @@ class Hard(nn.Module):
         self.baseline = nn.Linear(width, 1)
 
     def keys(self, memory: Tensor) -> Tensor:
-        """What the score makes of a memory (B, 1, S, M), once for all steps: (B, 1, S, D′)"""
+        """The keys of a memory (B, 1, S, M) for the score, computed once for all steps: (B, 1, S, D′)"""
         return self.score.keys(memory)
 
     def forward(self, query: Tensor, keys: Tensor, values: Tensor, pattern: Pattern) -> Glance:
@@ -88,14 +88,14 @@ class Hard(nn.Module):
 @dataclass(frozen=True)
 class Rollout:
     """A target run through a decoder: hidden (B, T, M), the draws (B, T, 2) made on the way, and whether a draw is
-    `lasting`: whether it touches later targets too, through the decoder's state, or its own target alone."""
+    `lasting`: it then affects later targets too, through the decoder's state, and not its own target alone."""
 
     hidden: Tensor
     draw: Tensor
     lasting: bool
 
     def surrogate(self, losses: Tensor, counted: Tensor) -> Tensor:
-        """What to add to Σ losses so that its gradient is an unbiased estimate of the gradient of the expected loss.
+        """A term for Σ losses that makes its gradient an unbiased estimate of the gradient of the expected loss.
 
             Σ_t (R_t − n_t b_t) log p(i_t) + ½ Σ_t (b_t − R_t / n_t)²           Williams 1992; Mnih 2014, section 3
 

@@ -5,7 +5,7 @@
     h_0,t = [E[u_t] ; E[u_t]]     h_j,t = [→h_j,t ; ←h_j,t]     features_t = γ Σ_j s_j h_j,t,   s = softmax(w)
 
 Peters 2018, with tokens where the paper reads characters. Both directions share E, W and b; from the second on, a layer
-adds to what it reads. γ and w are learned with whatever the features are for.
+adds its input to its output. γ and w are trained together with the head that uses the features.
 
 B batch  L length  M width of a direction  V vocabulary
 """
@@ -29,14 +29,14 @@ from regard.models.facts import BodyConfig
 
 class ElmoConfig(BodyConfig):
     kind: Literal["elmo"] = "elmo"
-    layers: PositiveInt = 2  # of each direction
-    width: PositiveInt = 512  # of each direction, and of the embeddings
+    layers: PositiveInt = 2  # in each direction
+    width: PositiveInt = 512  # width of each direction, and of the embeddings
     cell: Cell = "lstm"
     tied: bool = True  # output = embedding
     pooling: Literal["first", "mean"] | None = None
 
     learns_words: ClassVar[Literal["", "masked", "two_way"]] = "two_way"
-    frozen_under_a_head: ClassVar[bool] = True  # Peters 2018: the features stay as they are, and their mix is learned
+    frozen_under_a_head: ClassVar[bool] = True  # Peters 2018: the features are fixed, their mix is learned
 
     def says_words(self) -> bool:
         return True
@@ -86,7 +86,7 @@ class Elmo(Body):
         return self(tokens, lengths)
 
     def freeze_for_words(self) -> None:
-        self.mix.requires_grad_(False)  # it is learned with what the features are for
+        self.mix.requires_grad_(False)  # the mix is trained later, with the head that uses the features
 
     def layer_paths(self, layer: int) -> str:
         return f"*_layers.{layer}.*"
@@ -95,9 +95,9 @@ class Elmo(Body):
         return "backward_layers" in path.split(".")
 
     def both_ways(self, tokens: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """For `output`: what each direction knows when it has read a token, →h_L and ←h_L (B, L, M).
+        """The input of `output`: the state of each direction after it has read a token, →h_L and ←h_L (B, L, M).
 
-        The first says what comes next, the second what came before.
+        The first predicts the next token, the second the one before.
         """
         there, back = self._run(tokens, lengths)
         return self.dropout(there[-1]), self.dropout(back[-1])
@@ -120,7 +120,7 @@ class Elmo(Body):
 
 
 def _turn(x: Tensor, lengths: Tensor) -> Tensor:
-    """Each row from its last token to its first, padding where it was. (B, L, M) → (B, L, M)"""
+    """Reverse the tokens of each row; padding stays where it is. (B, L, M) → (B, L, M)"""
     at = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
     ends = lengths.unsqueeze(1)
     order = torch.where(at < ends, ends - 1 - at, at)

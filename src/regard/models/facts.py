@@ -1,7 +1,7 @@
-"""What a kind says of itself, so that no other room needs to ask which kind it is. Torch is not loaded here.
+"""The facts that a kind states, so that no other room needs to ask which kind it is. Torch is not imported here.
 
-A config states the facts that are known before any weight is made. What a module offers beyond `forward` is asked by
-the protocols of `tasks/modules.py`.
+A config states the facts that are known without weights. Methods of a module beyond `forward` are protocols in
+`tasks/modules.py`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Pooling = Literal["pooler", "first", "last", "mean"]
 """How one vector is made of a text: tanh(W h_0), the first, the last, or the mean of the tokens' vectors."""
 
 Use = Literal["whole", "words", "vector", "text", "tokens", "span"]
-"""What a task takes of a model: all of it, the words that it says, one vector for a text, a head on the text, a head on
-each token, or a head that points at a span."""
+"""The part of a model that a task uses: all of it, the words that it predicts, one vector for a text, a head
+on the text, a head on each token, or a head that points at a span."""
 
-BLOCK = 64  # tokens
+BLOCK = 64  # tokens in one piece of a text
 
 
 class ModelConfig(BaseModel):
@@ -33,7 +33,7 @@ class ModelConfig(BaseModel):
     kind: str
     width: PositiveInt
 
-    carries: ClassVar[bool] = False  # whether state goes from one block of a text to the next
+    carries: ClassVar[bool] = False  # whether state is carried from one block of a text to the next
 
     def ids(self) -> Special:
         """The special ids of its vocabulary."""
@@ -56,8 +56,8 @@ class ModelConfig(BaseModel):
         return False
 
     def vocabularies(self) -> tuple[int | None, int | None]:
-        """The vocabularies of source and target that the config states; None: as large as the tokenizer's. A target
-        without one of its own shares that of the source."""
+        """The sizes of the source and target vocabularies, where the config states them; None means the tokenizer's. A
+        target without a vocabulary of its own shares the source's."""
         return None, None
 
 

@@ -1,8 +1,9 @@
-"""GPT: a decoder that stands alone and says what comes next.
+"""GPT: a decoder without an encoder that predicts the next token.
 
     x_0 = E[u] + P        x_l = block_l(x_{l−1})        P(u_{t+1} | u_≤t) = softmax(norm(x_L) Eᵀ)
 
-Radford 2018; wired as in GPT-2: norm first and one more at the end; what adds to the residual starts divided by √2L.
+Radford 2018; wired as in GPT-2: norm first and one more at the end. Maps that add to the residual start with weights
+divided by √2L.
 
 | score | may look at | position | around it |
 |---|---|---|---|
@@ -63,7 +64,7 @@ class GPTConfig(BodyConfig):
 
 @dataclass(frozen=True)
 class State:
-    """Where the model stands: its caches, and for rows of different lengths the columns each has not (B,). A state is
+    """The state while decoding: caches, and for rows of different lengths the number of columns each lacks (B,). It is
     used once."""
 
     caches: list[Cache]
@@ -76,7 +77,7 @@ class State:
 
 
 class GPT(Body):
-    """Causal language model that speaks the step protocol, its source being a prompt to go on from."""
+    """Causal language model with the step protocol; its source is a prompt to continue."""
 
     output: nn.Linear
 
@@ -131,28 +132,28 @@ class GPT(Body):
         return "target", "target"
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """What the model makes of each token and all before it: tokens (B, T) → h (B, T, M), for `output`.
+        """A vector for each token, given all before it: tokens (B, T) → h (B, T, M), the input of `output`.
 
-        Padding stands at the end, where nobody looks.
+        Padding is at the end, where no token looks.
         """
         return self.body(self.embedding(tokens))
 
     def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-        return self(tokens)  # which never looks at the padding after a token
+        return self(tokens)  # causal: no token looks at the padding after it
 
     def encode(self, source: Tensor, lengths: Tensor | None = None) -> Prompt:
         """A prompt (B, S), padded at the end; lengths (B,) are counted from the padding unless given."""
         return Prompt.of(source, lengths, special=self.special)
 
     def first(self, memory: Prompt) -> Tensor:
-        """What the first step reads: the last token of each prompt (B,)."""
+        """The input of the first step: the last token of each prompt (B,)."""
         return memory.last
 
     def start(self, memory: Prompt) -> State | Steps:
         """The state before the last token of the prompt.
 
-        Prompts of different lengths end in the same column, so that the next tokens do too; before its first column
-        nobody looks at a row, and its positions count from there.
+        Prompts of different lengths end in the same column, so that the next tokens do too; columns before
+        the first token of a row are masked, and its positions count from that token.
         """
         length = memory.tokens.shape[1] - 1
         state = State(
@@ -167,7 +168,7 @@ class GPT(Body):
         return steps_after(self.body, state.caches, missing=state.missing)
 
     def step(self, token: Tensor, state: State | Steps) -> tuple[Tensor, State | Steps]:
-        """What may follow `token` (B,): logits (B, V), and the state after it."""
+        """The logits (B, V) of the token that follows `token` (B,), and the state after it."""
         if isinstance(state, Steps):
             at = torch.tensor([state.length], device=token.device)
             if state.missing is not None:

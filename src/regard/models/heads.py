@@ -1,4 +1,4 @@
-"""What stands on a body that reads a text: one linear map, for the whole text or for each token.
+"""The head on a body that reads a text: one linear map, for the whole text or for each token.
 
     text     y = W dropout(pool(h)) + b         Devlin 2019, figure 4 (a) and (b); Radford 2018, figure 1
     token    y_t = W dropout(h_t) + b           (c) and (d)
@@ -20,24 +20,24 @@ from regard.models.body import Body
 from regard.models.facts import BodyConfig, Pooling
 from regard.special import Special
 
-ENCODER = "encoder."  # before the names of what is the body's
+ENCODER = "encoder."  # prefix of the body's parameters and modules
 
 
 def headed(config: BodyConfig, *, classes: int, pooled: bool, vocabulary: int | None = None) -> Headed:
-    """A body with a head on it: for so many classes, of each text if `pooled` and otherwise of each token."""
+    """A body with a head for `classes` classes: of each text if `pooled`, otherwise of each token."""
     encoder = from_config(config, vocabulary=vocabulary)
     return Headed(encoder, classes=classes, pooling=config.pools() if pooled else None, dropout=config.dropout)
 
 
 def body_of(module: nn.Module) -> Body:
-    """The body itself, with a head on it or without."""
+    """The body of a module that is a body or has a head on one."""
     found = module.encoder if isinstance(module, Headed) else module
     assert isinstance(found, Body)
     return found
 
 
 def pooling_of(module: nn.Module) -> str:
-    """How the head of a module sees a text; empty where it sees each token."""
+    """How the head of a module pools a text; empty if it reads each token."""
     return (module.pooling or "") if isinstance(module, Headed) else ""
 
 

@@ -1,4 +1,4 @@
-"""What a causal language model goes on from.
+"""The prompt that a causal language model continues.
 
 B batch  S longest prompt
 """
@@ -16,7 +16,7 @@ from regard.special import Special
 
 @dataclass(frozen=True)
 class Prompt:
-    """Tokens (B, S) that begin in the first column, and how many of each row count (B,), at least one."""
+    """Tokens (B, S) that begin in the first column, and the length of each row (B,), at least 1."""
 
     tokens: Tensor
     lengths: Tensor
@@ -47,6 +47,6 @@ class Prompt:
         return self.tokens.shape[1] - self.lengths
 
     def at_the_end(self) -> Tensor:
-        """The tokens (B, S) moved so that each row ends in the last column; what stands before it does not count."""
+        """The tokens (B, S) moved so that each row ends in the last column; the columns before a row mean nothing."""
         column = torch.arange(self.tokens.shape[1], device=self.tokens.device)
         return self.tokens.gather(1, (column - self.missing.unsqueeze(1)).clamp(min=0))

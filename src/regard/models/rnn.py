@@ -2,8 +2,8 @@
 
     h_t = cell(h_{t−1}, E[u_t])        P(u_{t+1} | u_≤t) = softmax(W h_t + b)        Mikolov 2010, Zaremba 2014
 
-With `tied`, W is E (Press 2017), so that a state is as wide as an embedding. Dropout falls on what enters and on what
-leaves the recurrent layers and between them, never on the way through time.
+With `tied`, W is E (Press 2017), so that a state is as wide as an embedding. Dropout is applied to the input and
+output of the recurrent layers and between them, never to the state that goes through time.
 
 B batch  T length  M width  V vocabulary
 """
@@ -45,7 +45,7 @@ class RNNConfig(BodyConfig):
     def _fits_together(self) -> Self:
         if self.tied and self.embedding not in (None, self.width):
             raise RegardError(
-                f"tied=true needs embedding={self.embedding} as wide as width={self.width}; or set it false"
+                f"tied=true needs embedding={self.embedding} as wide as width={self.width}; or set tied=false"
             )
         return self
 
@@ -65,7 +65,7 @@ class State:
 
 
 class RNN(Body):
-    """Recurrent language model that speaks the step protocol, its source being a prompt to go on from."""
+    """Recurrent language model with the step protocol; its source is a prompt to continue."""
 
     output: nn.Linear
 
@@ -87,14 +87,14 @@ class RNN(Body):
         return "target", "target"
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """What the model makes of each token and all before it: tokens (B, T) → h (B, T, M), for `output`."""
+        """A vector for each token, given all before it: tokens (B, T) → h (B, T, M), the input of `output`."""
         return self.read(tokens, None)[0]
 
     def states(self, tokens: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-        return self(tokens)  # which never reads the padding after a token
+        return self(tokens)  # a token never reads the padding after it
 
     def read(self, tokens: Tensor, state: RecurrentState | None) -> tuple[Tensor, RecurrentState]:
-        """Go on from a state, as from one block of a text to the next: tokens (B, T) → h (B, T, M), and where it ends.
+        """Continue from a state, as from one block of a text to the next: tokens (B, T) → h (B, T, M), last state.
 
         No gradient flows into an earlier block whose state was detached: `state.detach()`.
         """
@@ -106,11 +106,11 @@ class RNN(Body):
         return Prompt.of(source, lengths, special=self.special)
 
     def first(self, memory: Prompt) -> Tensor:
-        """What the first step reads: the last token of each prompt (B,)."""
+        """The input of the first step: the last token of each prompt (B,)."""
         return memory.last
 
     def start(self, memory: Prompt) -> State:
-        """The state before the last token of each prompt; a prompt of one token has none before it."""
+        """The state before the last token of each prompt; for a prompt of one token, the initial state."""
         if memory.tokens.shape[1] == 1:
             return State(None)
         before = memory.lengths - 1
@@ -118,6 +118,6 @@ class RNN(Body):
         return State(cells.where((before > 0).unsqueeze(1)))
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
-        """What may follow `token` (B,): logits (B, V), and the state after it."""
+        """The logits (B, V) of the token that follows `token` (B,), and the state after it."""
         hidden, cells = self.body.step(self.embedding(token.unsqueeze(1)).squeeze(1), state.cells)
         return self.output(self.dropout(hidden)), State(cells)

@@ -34,8 +34,8 @@ from regard.special import OWN, PAD
 
 class Seq2SeqConfig(ModelConfig):
     kind: Literal["seq2seq"] = "seq2seq"
-    layers: PositiveInt = 1  # of the encoder and of the decoder
-    width: PositiveInt = 256  # of a decoder state and of the memory; a direction of the encoder has half of it
+    layers: PositiveInt = 1  # in the encoder, and in the decoder
+    width: PositiveInt = 256  # width of a decoder state and of the memory; a direction of the encoder has half of it
     embedding: PositiveInt | None = None  # width of the embeddings and of o_t; as `width` unless given
     cell: Cell = "lstm"
     bidirectional: bool = True
@@ -50,7 +50,7 @@ class Seq2SeqConfig(ModelConfig):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.bidirectional and self.width % 2:
-            raise RegardError(f"width={self.width} must be even to serve two directions; or set bidirectional=false")
+            raise RegardError(f"width={self.width} must be even for two directions; or set bidirectional=false")
         if self.choice == "hard" and self.score == "none":
             raise RegardError("choice='hard' has nothing to choose from with score='none'; set another score")
         if self.input_feeding and (self.order != "luong" or self.score == "none"):
@@ -77,7 +77,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class State:
-    """Where the decoder stands: its cells, o_{t−1} (B, E), the memory, and the sentence that each row answers (B,)."""
+    """The state while decoding: cells, o_{t−1} (B, E), the memory, and the sentence that each row answers (B,)."""
 
     cells: RecurrentState
     fed: Tensor
@@ -94,7 +94,7 @@ class State:
 class Decoder(nn.Module):
     """y (B, T, E) embedded, and the state before it → the rollout, whose hidden is o (B, T, E), and the state after it.
 
-    `lasting`: whether what is read at one step touches the steps after it.
+    `lasting`: whether the context of one step affects the steps after it.
     """
 
     lasting: ClassVar[bool] = True
@@ -106,7 +106,7 @@ class Decoder(nn.Module):
         self.readout = readout
 
     def look(self, query: Tensor, memory: Memory) -> Glance:
-        """query (B, Q, M) → what it finds in the memory"""
+        """Read the memory with queries (B, Q, M)."""
         glance: Glance = self.attention(query, memory.keys, memory.values, Padding(memory.lengths))
         return glance
 
@@ -127,7 +127,7 @@ class Luong(Decoder):
 
 
 class InputFeeding(Decoder):
-    """First the cell, which also reads the o before, then the context."""
+    """First the cell, which also reads o_{t−1}, then the context."""
 
     def forward(self, y: Tensor, state: State) -> tuple[Rollout, State]:
         outputs, draws = [], []
@@ -143,7 +143,7 @@ class InputFeeding(Decoder):
 
 
 class Bahdanau(Decoder):
-    """First the context, looked for with the state before, then the cell, which reads it."""
+    """First the context, with s_{t−1} as the query, then the cell, which reads the context."""
 
     def forward(self, y: Tensor, state: State) -> tuple[Rollout, State]:
         states, contexts, draws = [], [], []
@@ -159,7 +159,7 @@ class Bahdanau(Decoder):
 
 
 class Seq2Seq(nn.Module):
-    """Recurrent encoder-decoder that speaks the step protocol; `target_vocabulary=None` shares one vocabulary."""
+    """Recurrent encoder-decoder with the step protocol; `target_vocabulary=None` shares one vocabulary."""
 
     special = OWN
 
@@ -206,12 +206,12 @@ class Seq2Seq(nn.Module):
         return State(memory.last, fed, memory, torch.arange(batch, device=fed.device))
 
     def step(self, token: Tensor, state: State) -> tuple[Tensor, State]:
-        """token (B,) → logits (B, V) of the next one, and the state to go on from"""
+        """token (B,) → logits (B, V) of the next one, and the state after it"""
         rollout, state = self._advance(token.unsqueeze(1), state)
         return self.output(rollout.hidden.squeeze(1)), state
 
     def rollout(self, source: Tensor, lengths: Tensor | None, target_in: Tensor) -> Rollout:
-        """`forward`, together with what a hard choice learns from: see `Rollout.surrogate`."""
+        """`forward`, together with the draws that a hard choice learns from: see `Rollout.surrogate`."""
         return self._advance(target_in, self.start(self.encode(source, lengths)))[0]
 
     def forward(self, source: Tensor, lengths: Tensor | None, target_in: Tensor) -> Tensor:
@@ -224,7 +224,7 @@ class Seq2Seq(nn.Module):
 
 
 def _decoder(config: Seq2SeqConfig, embedding: int) -> Decoder:
-    """The decoder's class says what its cell reads beside y: nothing, the o before (E), or the context (M)."""
+    """The decoder's class decides what its cell reads beside y: nothing, o_{t−1} (E), or the context (M)."""
     width = config.width
     attention: Nowhere | Soft | Hard = Nowhere()
     if config.score != "none":

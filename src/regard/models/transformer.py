@@ -38,7 +38,7 @@ PositionName = Literal["none", "sinusoidal", "sinusoidal_halves", "learned", "sh
 
 class TransformerConfig(ModelConfig):
     kind: Literal["transformer"] = "transformer"
-    layers: PositiveInt = 6  # of the encoder and of the decoder, unless one of the next two says otherwise
+    layers: PositiveInt = 6  # in the encoder, and in the decoder, unless one of the next two is given
     encoder_layers: PositiveInt | None = None
     decoder_layers: PositiveInt | None = None
     width: PositiveInt = 512
@@ -56,7 +56,7 @@ class TransformerConfig(ModelConfig):
     output_bias: bool = False
     special: Special = OWN
     vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
-    target_vocabulary: PositiveInt | None = None  # where vocabulary is given: of the target, if it has one of its own
+    target_vocabulary: PositiveInt | None = None  # of the target, if it has one of its own; needs vocabulary
 
     def ids(self) -> Special:
         return self.special
@@ -70,7 +70,7 @@ class TransformerConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class Memory:
-    """A source that was read: what the encoder says of it (B, S, M), and where it is not padding."""
+    """A source that was read: the encoder's output (B, S, M), and where the source is not padding."""
 
     states: Tensor
     lengths: Tensor
@@ -83,7 +83,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class State:
-    """Where the decoder stands: its caches, and keys and values of the memory. A state is used once."""
+    """The state while decoding: caches, and keys and values of the memory. It is used once."""
 
     caches: list[Cache]
     memory: list[Projected]
@@ -101,7 +101,7 @@ class State:
 
 
 class Transformer(nn.Module):
-    """Encoder-decoder Transformer that speaks the step protocol; `target_vocabulary=None` shares one vocabulary."""
+    """Encoder-decoder Transformer with the step protocol; `target_vocabulary=None` shares one vocabulary."""
 
     def __init__(self, config: TransformerConfig, *, vocabulary: int, target_vocabulary: int | None = None) -> None:
         super().__init__()
@@ -161,7 +161,7 @@ class Transformer(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor | None, target: Tensor) -> Tensor:
         """Every step at once, given the target so far: source (B, S), target (B, T) from BOS on → h (B, T, M).
 
-        Padding stands at the end, where causal attention does not look.
+        Padding is at the end, where causal attention does not look.
         """
         memory = self.encode(source, lengths)
         return self.decoder(self.target(target), memory=memory.states, memory_pattern=memory.pattern)
@@ -184,7 +184,7 @@ class Transformer(nn.Module):
         return State(caches, self.decoder.remember(memory.states), memory.lengths, memory.padded, origin)
 
     def step(self, token: Tensor, state: State | Steps) -> tuple[Tensor, State | Steps]:
-        """What may follow `token` (B,): logits (B, V), and the state after it."""
+        """The logits (B, V) of the token that follows `token` (B,), and the state after it."""
         if isinstance(state, Steps):
             at = torch.tensor([state.length], device=token.device)
             hidden = state.step(self.target(token.unsqueeze(1), at).squeeze(1))
