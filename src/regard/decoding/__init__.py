@@ -1,4 +1,4 @@
-"""From what a model believes at each step to whole answers: greedy, beam and sampling, on the step protocol alone.
+"""From the probabilities of each step to whole answers: greedy, beam and sampling, on the step protocol alone.
 
 Names are imported when they are first used: `regard.decoding.config` is read by processes that never load torch.
 """

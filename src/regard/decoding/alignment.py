@@ -23,8 +23,8 @@ def align(
 ) -> list[Tensor]:
     """The weights (T, S) of each answer, cut to its own length and that of its source, in one teacher-forced pass.
 
-    source (B, S) padded with PAD; answers: tokens without BOS and EOS, one for each row. Row t of the result is what
-    the model looked at when it said token t: the recorded weights of the module at `model.alignment`.
+    source (B, S) padded with PAD; answers: tokens without BOS and EOS, one for each row. Row t of the result holds
+    the weights that the module at `model.alignment` had when the model predicted token t.
     """
     if not isinstance(model, Aligned) or not model.alignment:
         raise RegardError(f"{type(model).__name__} does not look at its source by attention, so nothing can be aligned")
@@ -49,7 +49,7 @@ def align(
 
 
 def hard_alignment(weights: Tensor) -> list[int]:
-    """The source position most looked at by each token of an answer. weights (T, S) → T positions."""
+    """The source position with the largest weight for each token of an answer. weights (T, S) → T positions."""
     return weights.argmax(1).tolist() if weights.numel() else []
 
 

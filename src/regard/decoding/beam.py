@@ -79,7 +79,7 @@ class Beams:
         self.logprobs = self.best.new_empty(rows, 0)  # (N, t)
 
     def advance(self, logits: Tensor) -> Tensor:
-        """Choose what goes on after these logits (N, V), and say from which rows; none when all sources are done."""
+        """Choose the continuations after these logits (N, V); return the rows they continue, none when all are done."""
         length, beam = self.said.shape[1] + 1, self.config.beam
         row, token, logprob, total = self._candidates(logits)  # (A, C) each, best first
         ends = token == self.eos if length < self.config.max_length else torch.ones_like(token, dtype=torch.bool)
@@ -137,8 +137,8 @@ class Beams:
     def _done(self, leader: Tensor) -> Tensor:
         """Which sources are done, given the largest Σ log p of their rows alive (A,), −∞ where there are none.
 
-        Were every further token certain, its score would be leader / max_length ** length_penalty, and nothing alive
-        can have a better one: log p and coverage are at most 0.
+        No hypothesis alive can score better than leader / max_length ** length_penalty, its score if all further tokens
+        were certain: log p and coverage are at most 0.
         """
         longest: float = self.config.max_length**self.config.length_penalty
         enough = self.config.beam if self.config.early_stopping else math.inf

@@ -27,11 +27,11 @@ class DecodingConfig(BaseModel):
     temperature: float = Field(1.0, gt=0, description="logits are divided by it before drawing")
     top_k: int = Field(0, ge=0, description="draw among this many most probable tokens; 0: all")
     top_p: float = Field(1.0, gt=0, le=1, description="draw among the most probable tokens that hold this much mass")
-    seed: int = Field(0, ge=0, description="of the draws; the same source draws the same answer in any batch")
+    seed: int = Field(0, ge=0, description="seed of the draws; the same source draws the same answer in any batch")
     batch_tokens: int = Field(2048, ge=1, description="source tokens decoded together at most, padding included")
-    replace_unknown: bool = Field(False, description="put the source word most looked at in place of <unk>")
+    replace_unknown: bool = Field(False, description="replace <unk> by the source word that it looks at most")
     shortlist: bool = Field(
-        False, description="learn which tokens answer which; CTranslate2 then looks among those of a source alone"
+        False, description="learn which target tokens translate which source tokens; CTranslate2 then scores only those"
     )
 
     @model_validator(mode="after")
@@ -42,7 +42,7 @@ class DecodingConfig(BaseModel):
             raise ValueError(f"n_best={self.n_best} exceeds beam={self.beam}; try beam={self.n_best} or sample=true")
         if self.coverage_penalty and (self.sample or self.beam == 1):
             raise ValueError(
-                f"coverage_penalty={self.coverage_penalty} ranks the hypotheses of a beam, and here there is none; "
+                f"coverage_penalty={self.coverage_penalty} ranks the hypotheses of a beam, and there is no beam; "
                 "set it to 0, or beam to more than 1 and sample to false"
             )
         for name in ("temperature", "top_k", "top_p"):
@@ -69,6 +69,6 @@ def changed(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
 
 
 def shortened(decoding: DecodingConfig, most: int) -> DecodingConfig:
-    """The same for answers of at most so many tokens."""
+    """The same settings for answers of at most `most` tokens."""
     longest = min(decoding.max_length, most)
     return decoding.model_copy(update={"max_length": longest, "min_length": min(decoding.min_length, longest)})

@@ -1,4 +1,4 @@
-"""What may be said next.
+"""Which tokens may come next.
 
 N rows alive now  V vocabulary  t tokens said so far  P longest prefix
 """
@@ -24,9 +24,9 @@ _FREE = -1  # where a prefix has ended
 class Constraints:
     """Rules on the next token, applied to all rows at once.
 
-    PAD and BOS are never said (unless EOS is the same token); EOS not before `min_length` tokens; no `no_repeat_ngram`
-    tokens twice in the same order; and where a prefix (B, P) still runs, its token and no other, whatever the other
-    rules say. Where they leave nothing to say at all, the answer may end.
+    PAD and BOS are forbidden (unless EOS is the same token), and so are EOS before `min_length` tokens and a repeated
+    sequence of `no_repeat_ngram` tokens. While a prefix (B, P) lasts, its token is the only one allowed, whatever the
+    other rules say. If the rules forbid every token, EOS is allowed.
     """
 
     min_length: int = 0
@@ -35,7 +35,7 @@ class Constraints:
     special: Special = OWN
 
     def apply(self, logits: Tensor, said: Tensor, source: Tensor) -> None:
-        """Set what may not be said to −∞, in place. logits (N, V), said (N, t), source (N,): whom a row answers."""
+        """Set forbidden tokens to −∞, in place. logits (N, V), said (N, t), source (N,): which source a row answers."""
         length = said.shape[1]
         forced = self._forced(length, source, vocabulary=logits.shape[1])
         wanted = None if forced is None else logits.gather(1, forced.clamp(min=0).unsqueeze(1))
@@ -64,7 +64,7 @@ class Constraints:
 
 
 def _nothing_left(logits: Tensor) -> Tensor:
-    """Which rows may say nothing at all. (N, V) → (N,).  Mostly one of the last few tokens shows that they may."""
+    """The rows in which every token is forbidden. (N, V) → (N,).  Testing the last few tokens is mostly enough."""
     some = logits[:, -64:].amax(1) > -math.inf
     return ~some if some.all() else logits.amax(1) == -math.inf
 
@@ -78,7 +78,7 @@ def _never_said(special: Special, vocabulary: int, device: torch.device) -> Tens
 
 
 def repetitions(said: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Tokens that would make the last n − 1 tokens into n tokens said before. said (N, t) → row and token of each.
+    """Tokens that would complete a sequence of n tokens that was said before. said (N, t) → row and token of each.
 
     A window of n tokens forbids its last one to the rows whose end equals its first n − 1.
     """

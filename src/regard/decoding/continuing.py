@@ -1,7 +1,6 @@
-"""Going on from prompts, a token at a time, for as long as one likes.
+"""Continuing prompts a token at a time, without a limit on length.
 
-A model that looks back on a bounded number of tokens goes on when they are used up: it begins again with the last half
-of them.
+A model whose input is bounded (its reach) starts again with the last half of the tokens when the input is full.
 
 N rows alive now  V vocabulary  R reach
 """
@@ -32,9 +31,9 @@ class Said(NamedTuple):
 
 
 class Continuation:
-    """Rows that go on from their prompts, together and each as if alone; `n_best` neighbouring rows for each prompt.
+    """Rows that continue their prompts in one batch, each as if alone; `n_best` neighbouring rows for each prompt.
 
-    `advance` lets every row alive say one token; a row ends with EOS, at `max_length`, or when it is dropped.
+    `advance` adds one token to every row alive; a row ends with EOS, at `max_length`, or when it is dropped.
     """
 
     def __init__(
@@ -51,9 +50,9 @@ class Continuation:
         copies = config.n_best
         self.context = [list(prompt) or [self.special.bos] for prompt in prompts for _ in range(copies)]
         self.said: list[list[int]] = [[] for _ in self.context]
-        self.rows = list(range(len(self.context)))  # those alive
+        self.rows = list(range(len(self.context)))  # rows alive
         self.alive = torch.arange(len(self.rows), device=self.device)  # the same (N,)
-        self.spoken = torch.empty(len(self.rows), 0, dtype=torch.int64, device=self.device)  # what they said (N, t)
+        self.spoken = torch.empty(len(self.rows), 0, dtype=torch.int64, device=self.device)  # their tokens (N, t)
         self.modules = modules_of(model)
         self.rules = constraints(config, None, rows=len(self.rows), device=self.device, special=self.special)
         self.uniform = self._draws(prompts) if config.sample else torch.empty(0)
@@ -65,7 +64,7 @@ class Continuation:
         return not self.rows
 
     def advance(self) -> list[Said]:
-        """What each row alive says next; rows that say EOS, and those at `max_length`, are alive no longer."""
+        """The next token of each row alive; rows end with EOS and at `max_length`."""
         with evaluation(self.model, modules=self.modules):
             said = self._say()
         for each in said:
@@ -76,7 +75,7 @@ class Continuation:
         return said
 
     def drop(self, ended: set[int]) -> None:
-        """Let these rows say nothing more."""
+        """End these rows."""
         going = [place for place, row in enumerate(self.rows) if row not in ended]
         if len(going) == len(self.rows):
             return
@@ -98,7 +97,7 @@ class Continuation:
         return [Said(*each) for each in zip(self.rows, self.token.tolist(), logprobs.tolist(), strict=True)]
 
     def _at_reach(self) -> bool:
-        """Whether the model must read anew: at the beginning, and when a row has used up what it can look back on."""
+        """Whether the model must read its input anew: at the beginning, or when a row exceeds the longest input."""
         return self.state is None or any(self.reach and len(self.context[row]) > self.reach for row in self.rows)
 
     def _read(self) -> None:
@@ -117,7 +116,7 @@ class Continuation:
         return choose_at_random(logits, self.uniform[self.alive, length], config=self.config)
 
     def _draws(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Random numbers of each row, from the seed and what its prompt says. (rows, max_length)"""
+        """Random numbers of each row, from the seed and its prompt. (rows, max_length)"""
         alone = (torch.tensor([list(prompt)], dtype=torch.int64) for prompt in prompts)
         numbers = [
             uniform_numbers(row, torch.tensor([row.shape[1]]), config=self.config, special=self.special)

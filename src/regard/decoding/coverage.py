@@ -26,18 +26,18 @@ class Coverage:
         self._seen: Tensor | None = None  # (N, S)
 
     def look(self) -> None:
-        """Add what the step just recorded looked at, (N, H, 1, S), averaged over the heads."""
+        """Add the weights (N, H, 1, S) of the step just recorded, averaged over the heads."""
         looked = self._record[self._alignment].mean(1).squeeze(1)
         self._seen = looked if self._seen is None else self._seen + looked
         self._record.clear()
 
     def reorder(self, rows: Tensor) -> None:
-        """Go on with these rows."""
+        """Continue with these rows."""
         self._lengths = self._lengths[rows]
         self._seen = None if self._seen is None else self._seen[rows]
 
     def penalties(self) -> Tensor:
-        """cp of each row, were it to end here. (N,), at most 0; no token counts as looked at less than a tiny bit."""
+        """cp of each row if it ended here, (N,), at most 0; sums of weights are clamped to a tiny positive number."""
         if self._seen is None:
             return torch.zeros(self._lengths.shape, device=self._lengths.device)
         looked = self._seen.float().clamp(min=torch.finfo(torch.float32).tiny, max=1.0).log()
@@ -47,7 +47,7 @@ class Coverage:
 
 @contextmanager
 def covering(model: object, *, alignment: str, lengths: Tensor, penalty: float) -> Iterator[Coverage]:
-    """Record `model` while the `with` lasts, to know what its answers cover. lengths (B,) of the sources."""
+    """Record `model` while the `with` lasts, for the coverage of its answers. lengths (B,) of the sources."""
     if not alignment or not isinstance(model, nn.Module):
         raise RegardError(
             f"coverage_penalty={penalty} needs attention to the source; {type(model).__name__} has none, so set it to 0"

@@ -1,4 +1,4 @@
-"""Answers that have come to their end."""
+"""Answers that have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One answer followed to its end, each token chosen by what is most probable now.
+"""Greedy decoding: at each step the most probable token.
 
     y_t = argmax_v p(v | y_<t, x)
 
@@ -52,7 +52,7 @@ def follow(
     constraints: Constraints,
     choose: Choice,
 ) -> Finished:
-    """Let each row say what `choose` chooses until it says EOS; rows that have ended are dropped at once."""
+    """Extend each row by the token that `choose` returns until EOS; rows that have ended are dropped at once."""
     eos = constraints.special.eos
     finished = Finished(eos)
     rows = torch.arange(source.shape[0], device=source.device)

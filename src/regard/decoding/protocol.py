@@ -1,11 +1,11 @@
-"""The step protocol: all that decoding knows of a model, and what decoding gives back.
+"""The step protocol, which is all that decoding knows of a model, and the hypotheses that decoding returns.
 
-    memory = model.encode(source)                       source (B, S) → whatever the model wants to remember
+    memory = model.encode(source)                       source (B, S) → any memory
     state = model.start(memory)                         B rows
     logits, state = model.step(token, state)            token (B,) → logits (B, V)
     state = state.reorder(rows)                         repeat, permute or drop rows
 
-The first step reads BOS, unless the model goes on from a prompt (`Prompted`).
+The first step reads BOS, unless the model continues a prompt (`Prompted`).
 
 B rows  S source positions  V vocabulary  N rows alive now  T tokens of an answer
 """
@@ -25,7 +25,7 @@ from regard.special import OWN, Special
 
 
 class State(Protocol):
-    """What a model remembers of the answers begun so far, one row each."""
+    """The state of a model for the answers begun so far, one row each."""
 
     def reorder(self, rows: Tensor) -> Self:
         """The state whose row i is row `rows[i]` of this one. rows (B',) int64, with repetitions and omissions."""
@@ -40,7 +40,7 @@ StateT = TypeVar("StateT", bound=State)
 class Model(Protocol[MemoryT, StateT]):
     """A model that answers one token at a time.
 
-    The logits of a step may be overwritten by whoever asked for them, and are good until the next step.
+    The caller may overwrite the logits of a step; they are valid until the next step.
     """
 
     @property
@@ -62,24 +62,24 @@ class Model(Protocol[MemoryT, StateT]):
         ...
 
     def step(self, token: Tensor, state: StateT) -> tuple[Tensor, StateT]:
-        """Say what may follow `token`. token (B,) int64 → logits (B, V) and the state after it."""
+        """One step: token (B,) int64 → the logits (B, V) of the next token, and the state after it."""
         ...
 
 
 @runtime_checkable
 class Prompted(Protocol[ReadT]):
-    """What a model that goes on from a prompt has beside the steps."""
+    """A model that continues a prompt has this beside the steps."""
 
     def first(self, memory: ReadT) -> Tensor:
-        """The token that the first step reads: the last of each prompt, which `start` has read up to there. (B,)"""
+        """The token that the first step reads: the last of each prompt; `start` has read those before it. (B,)"""
         ...
 
 
 class PromptedModel(Model[MemoryT, StateT], Prompted[MemoryT], Protocol[MemoryT, StateT]):
-    """A model of torch's that goes on from a prompt."""
+    """A torch module that continues a prompt."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Its weights, whose device is where it computes."""
+        """Its weights, on the device where it computes."""
         ...
 
 
@@ -113,14 +113,14 @@ def source_lengths(source: Tensor, lengths: Tensor | None, *, special: Special =
 
 
 def first_token(model: Model[MemoryT, StateT], memory: MemoryT, *, rows: int, device: torch.device) -> Tensor:
-    """The token that the first step reads: the last of a prompt, where the model goes on from one, or else BOS. (B,)"""
+    """The token that the first step reads: the last of a prompt if the model continues one, otherwise BOS. (B,)"""
     if isinstance(model, Prompted):
         return model.first(memory)
     return torch.full((rows,), model.special.bos, device=device)
 
 
 def modules_of(model: object) -> list[nn.Module]:
-    """The model and all its parts; none of a model that is not torch's."""
+    """The model and all its parts; an empty list for a model that is not a torch module."""
     return list(model.modules()) if isinstance(model, nn.Module) else []
 
 
@@ -128,7 +128,7 @@ def modules_of(model: object) -> list[nn.Module]:
 def evaluation(model: object, *, gradients: bool = False, modules: Sequence[nn.Module] | None = None) -> Iterator[None]:
     """No dropout, and no gradients unless asked for, while the `with` lasts; then all modules are as before.
 
-    To find the modules of a model takes as long as a few layers of a step: whoever asks often keeps them.
+    Finding the modules of a model takes as long as a few layers of a step; pass `modules` when calling this often.
     """
     learning = [module for module in (modules_of(model) if modules is None else modules) if module.training]
     for module in learning:

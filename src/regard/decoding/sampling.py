@@ -1,9 +1,9 @@
-"""Answers drawn at random from what the model believes.
+"""Answers drawn at random from the model's probabilities.
 
     y_t ~ softmax(logits / temperature), kept to the top_k most probable tokens, then to the nucleus that holds top_p
 
-Each source has random numbers of its own, made from the seed and what it says, so that it draws the same answers alone
-and in any company. Tokens of equal probability are kept or left out together.
+Each source has random numbers of its own, made from the seed and its tokens, so that it draws the same answers alone
+and in any batch. Tokens of equal probability are kept or left out together.
 
 N rows alive now  V vocabulary  t tokens said so far
 """
@@ -38,8 +38,8 @@ def sample(
     constraints: Constraints,
     uniform: Tensor,
 ) -> Finished:
-    """n_best answers for each row of the state. source (B,): whom a row answers; first (B,): the token that the first
-    step reads; uniform (B · n_best, max_length)."""
+    """n_best answers for each row of the state. source (B,): which source a row answers; first (B,): the token that
+    the first step reads; uniform (B · n_best, max_length)."""
     copies = torch.arange(len(source), device=source.device).repeat_interleave(config.n_best)
 
     def choose(logits: Tensor, rows: Tensor, length: int) -> Tensor:
@@ -87,7 +87,7 @@ def keep_nucleus(logits: Tensor, p: float) -> Tensor:
 
 
 def _least_of_nucleus(logits: Tensor, normaliser: Tensor, p: float, *, width: int) -> Tensor:
-    """The smallest logit in the nucleus, (N, 1): the last one before which there is less than p.
+    """The smallest logit in the nucleus, (N, 1): the last whose larger ones together have less than probability p.
 
     The `width` largest are sorted, and more only in the rows where that was not enough.
     """

@@ -1,4 +1,4 @@
-"""From a batch of sources to their answers, by whichever search the config asks for."""
+"""From a batch of sources to their answers, by the search that the config asks for."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def search(
     """Answer each row of source: `n_best` hypotheses, best first (fewer if there are not so many different ones).
 
     source (B, S) padded at the end, lengths (B,); prefix: tokens with which the answer to each row must begin (they are
-    part of the answer, of its length and of its score). An answer depends on its row alone, not on its company.
-    `tree` keeps what a beam search of a single source considered.
+    part of the answer, of its length and of its score). An answer depends on its row alone, not on the batch.
+    `tree` keeps the candidates of a beam search of a single source.
 
     The model decodes without gradients and in evaluation mode, and is put back into the mode it was in.
     """
@@ -49,7 +49,7 @@ def search(
     if not source.shape[0]:
         return []
     if tree is not None and source.shape[0] > 1:
-        raise RegardError(f"a tree is grown for one source, and here are {source.shape[0]}")
+        raise RegardError(f"a tree is made for one source, and {source.shape[0]} were given")
     with evaluation(model), _covering(model, source, lengths, config) as coverage:
         memory = model.encode(source, lengths)
         state = model.start(memory)
@@ -73,7 +73,7 @@ def search(
 def _covering(
     model: Model[MemoryT, StateT], source: Tensor, lengths: Tensor | None, config: DecodingConfig
 ) -> AbstractContextManager[Coverage | None]:
-    """What a beam search with a coverage penalty looks at; for others nothing is recorded."""
+    """The recorder of a beam search with a coverage penalty; None for all other searches."""
     if config.sample or config.beam == 1 or not config.coverage_penalty:
         return nullcontext()
     ends = source_lengths(source, lengths, special=model.special)

@@ -1,7 +1,7 @@
 """Several batches at once, each in a thread of its own.
 
-The products of one step of a small model are over before a second thread has taken its share of them. So threads do not
-share a product: each computes alone, and what they share is the model.
+The products of one step of a small model are too small to divide among threads. So each thread computes whole products
+for its own batch, and the threads share only the model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 def side_by_side(model: nn.Module, work: Callable[[Batch], Result], batches: Iterable[Batch]) -> list[Result]:
     """work(batch) of each, in order: on a CPU as many at once as torch has threads.
 
-    `work` runs the model and does not record it: what is watched runs one after the other, in the thread that watches.
+    `work` must not record the model. While weights are recorded, batches run one after the other in this thread.
     """
     waiting, threads = list(batches), torch.get_num_threads()
     workers = min(threads, len(waiting))

@@ -1,4 +1,4 @@
-"""What a beam search considered, kept and dropped, as a tree."""
+"""The tokens that a beam search considered, kept and dropped, as a tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.special import EOS
 
 @dataclass
 class Node:
-    """One token considered: after which node (−1: the beginning), its log p, Σ log p so far, and what became of it."""
+    """One token considered: after which node (−1: the beginning), its log p, Σ log p so far, and its state."""
 
     parent: int
     token: int
@@ -48,7 +48,7 @@ class Tree:
         self._step += 1
 
     def mark(self, answer: Sequence[int], *, eos: int = EOS) -> None:
-        """Mark the way of the answer through the tree; it may end with EOS or at the maximum length."""
+        """Mark the nodes of the answer; it may end with EOS or at the maximum length."""
         parent = -1
         for token in (*answer, eos):
             way = [n for n, node in enumerate(self.nodes) if node.parent == parent and node.token == token]

@@ -1,4 +1,4 @@
-"""What must be read of every logit, in as few passes as possible: how probable each is, and the few largest.
+"""Log-probabilities and the few largest logits over a vocabulary, in as few passes as possible.
 
 N rows  V vocabulary  k largest wanted
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_FEW_ROWS = 4  # up to so many, the largest of each is found in one pass
-_BLOCK = 64  # neighbouring logits of which only the largest is looked at first
+_FEW_ROWS = 4  # with this many rows or fewer, the largest are found in one pass
+_BLOCK = 64  # neighbouring logits; the maximum of each block is compared first
 
 
 def own(logits: Tensor) -> Tensor:
-    """Logits that may be overwritten: a copy if they were there before the search began and so are the model's."""
+    """Logits that may be overwritten: a copy if they existed before the search began, because they are the model's."""
     return logits if logits.is_inference() else logits.clone()
 
 
