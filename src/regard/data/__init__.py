@@ -1,13 +1,13 @@
 """From files to batches, by medium: pairs of texts, running text, and rows of texts. Knows no model and no task.
 
 files             lines, TSV, CSV, JSONL and Parquet, with errors by file and line
-splits            what is trained, validated and tested on, and examples held out of training
+splits            sets for training, validation and test, and examples held out of training
 vocabularies      learns a vocabulary from text
 tokenizers        text ↔ ids
 bpe_dropout       other segmentations of the same words, for training
-kept              files that are made once and kept until what they are made from changes
+kept              files that are made once and kept until their source changes
 planning          which rows go together into a batch
-streams           what all batches and streams have in common, and which process gets which batch
+streams           the base of all batches and streams, and which process gets which batch
 
 pairs.examples    the pairs that a recipe's [data] names
 pairs.cmudict     the CMU Pronouncing Dictionary as pairs, split by word
@@ -23,7 +23,5 @@ text.blocks       batches of blocks of a text, without padding
 rows.framing      one text or two as a row with BOS, EOS and segments
 rows.batches      batches of rows by length
 
-labelled, tagged, questions, similar    the examples of the tasks that read rows
-
-Only `streams`, `pairs.batches`, `text.blocks` and `rows.batches` import torch.
+Only `pairs.batches`, `text.blocks` and `rows.batches` import torch.
 """

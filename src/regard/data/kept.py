@@ -1,7 +1,7 @@
-"""Files that are made once and kept until what they are made from changes.
+"""Files that are made once and kept until their source changes.
 
-Two files are kept: one with the content, and NAME.json beside it, which describes it: `made_from`, a digest of what the
-content was made from; `checksum`, size and CRC-32 of the content; and whatever else its reader needs. Both are written
+Two files are kept: one with the content, and NAME.json beside it, which describes it: `made_from`, a digest of the
+source; `checksum`, size and CRC-32 of the content; and anything else that its reader needs. Both are written
 through `regard.durable`, the description last: content whose checksum is not the described one is made again.
 """
 
@@ -25,10 +25,10 @@ def kept(
     make: Callable[[Path], Mapping[str, object]],
     read: Callable[[Mapping[str, Any]], Kept],
 ) -> Kept:
-    """What `read` makes of the description of the file at `path`.
+    """The result of `read` for the description of the file at `path`.
 
     If the file is missing, damaged, or made from something else, `make` writes it anew, to the path that it is given,
-    and returns what the description says besides `made_from` and `checksum`.
+    and returns the description without `made_from` and `checksum`.
     """
     durable.sweep(path.parent)
     digest = sha256(repr(made_from).encode()).hexdigest()
@@ -41,7 +41,7 @@ def kept(
 
 
 def _stored(path: Path, digest: str) -> dict[str, Any] | None:
-    """The description of what is there; None if there is nothing, or if it was made from something else."""
+    """The stored description; None if there is none, or if the file was made from something else."""
     description = path.with_suffix(".json")
     if not description.exists():
         return None

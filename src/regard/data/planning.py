@@ -22,7 +22,7 @@ def plan(
 ) -> list[Rows]:
     """The batches of rows with these lengths: in each, rows × longest row ≤ budget, on both sides.
 
-    Every row is in one batch. Rows of equal lengths are interchangeable, and which goes where is random.
+    Every row is in one batch. Rows of equal lengths are assigned at random.
     """
     longest = numpy.maximum(source, target).astype(numpy.int64)
     if len(longest) and longest.max() > budget:
@@ -50,8 +50,8 @@ def _divide(region: Rows, sides: tuple[Rows, Rows], *, expected: int, budget: in
     for axis, other in (sides, sides[::-1]):
         ordered = region[numpy.lexsort((other[region], axis[region]))]
         widths = numpy.stack([axis[ordered], other[ordered]])
-        before = numpy.maximum.accumulate(widths, axis=1)  # widths of the table of rows up to here
-        after = numpy.maximum.accumulate(widths[:, ::-1], axis=1)[:, ::-1]  # of those from here on
+        before = numpy.maximum.accumulate(widths, axis=1)  # widths of a table of the rows up to each place
+        after = numpy.maximum.accumulate(widths[:, ::-1], axis=1)[:, ::-1]  # of a table of the rows from each place on
         places = _few(before, after, budget) if expected <= FEW else _whole(widths.max(axis=0), expected)
         places = numpy.clip(places, 1, len(region) - 1)
         cells = places * before[:, places - 1].sum(axis=0) + (len(region) - places) * after[:, places].sum(axis=0)
@@ -62,7 +62,7 @@ def _divide(region: Rows, sides: tuple[Rows, Rows], *, expected: int, budget: in
 
 
 def _few(before: Rows, after: Rows, budget: int) -> Rows:
-    """Where a full batch ends that is taken from either end of the region."""
+    """The places where a full batch ends, taken from either end of the region."""
     rows = numpy.arange(1, before.shape[1] + 1)
     first = (rows * before.max(axis=0) <= budget).sum()
     last = (rows[::-1] * after.max(axis=0) <= budget).sum()

@@ -1,4 +1,4 @@
-"""What is trained on, validated on and tested on, and examples held out of training for validation."""
+"""The sets for training, validation and test, and examples held out of training for validation."""
 
 from array import array
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ SetT = TypeVar("SetT")
 
 
 class DataTable(BaseModel):
-    """What the [data] of every task names; each task says what an entry may be, and adds keys of its own."""
+    """The keys that the [data] of every task has; each task defines the entries and adds keys of its own."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -34,7 +34,7 @@ class Splits(Generic[SetT]):
 
     @property
     def judged(self) -> SetT:
-        """What a trained model is scored on: the test set, or without one what it was validated on."""
+        """The set that a trained model is scored on: the test set, or without one the validation set."""
         return self.valid if self.test is None else self.test
 
 

@@ -1,4 +1,4 @@
-"""Batches in a fixed order: what the streams of all media have in common.
+"""Batches in a fixed order: the base of the streams of all media.
 
 An epoch is one pass over all examples. A stream belongs to one of `world` processes that learn together: each of them
 gets the same number of batches in an epoch, and every example is in a batch of exactly one of them.
@@ -115,7 +115,7 @@ class Stream(ABC, Generic[BatchT]):
 
     @abstractmethod
     def describe(self) -> list[str]:
-        """What the stream holds, as lines for people."""
+        """The content of the stream, as lines for people."""
 
     def stream(self, *, epoch: int = 0, position: int = 0) -> Iterator[BatchT]:
         """Endless batches from a place in training on; a thread prepares them in advance."""

@@ -1,14 +1,14 @@
 """Learning a vocabulary from text, one function per kind, each giving a Hugging Face tokenizer.
 
 The same text gives the same vocabulary, byte for byte. The library's own trainers for unigram and wordpiece follow
-the order of a hash table that is new in each process; what they leave to chance is put in order here.
+the order of a hash table that is new in each process; their results are put into a fixed order here.
 
-What survives encoding and decoding again, for text whose characters were seen:
+Encoding and decoding again preserves, in text whose characters were seen:
 
     bpe, unigram       everything but U+2581 (▁), which stands for a space inside
     bytes, byte_bpe    everything
     characters         everything
-    wordpiece          words and punctuation; not how many spaces stood between them, nor whether one did
+    wordpiece          words and punctuation, but not the spaces between them
     words              words and line ends; repeated, leading and trailing spaces are lost, and so is each word not in
                        the vocabulary
 
@@ -29,13 +29,13 @@ Kind = Literal["bpe", "unigram", "wordpiece", "bytes", "byte_bpe", "characters",
 Split = Literal["punctuation", "spaces"]
 
 SPACE = "▁"
-PIECES = {  # what a piece may be made of: it never reaches over these borders
+PIECES = {  # a piece never crosses the borders of these patterns
     "punctuation": rf"{SPACE}?[\p{{L}}\p{{M}}]+|{SPACE}?\p{{N}}|{SPACE}?[^\p{{L}}\p{{M}}\p{{N}}{SPACE}]+|{SPACE}",
     "spaces": f"{SPACE}[^{SPACE}]*",
 }
 CONTINUED = "##"
-FEWEST = 2  # a merge seen once is a word learned by heart
-LONGEST = 10_000  # characters of a text that are learned from: merging takes the square of a word's length
+FEWEST = 2  # a merge seen only once would memorise a word
+LONGEST = 10_000  # characters of a text to learn from: the time of merging is quadratic in a word's length
 NEVER = -1000.0  # log-probability of a piece that text must not be cut into
 
 
@@ -80,8 +80,8 @@ def _unigram(texts: Iterator[str], vocabulary: int, split: Split, lowercase: boo
     try:
         tokenizer.train_from_iterator(texts, trainer)
     except RegardError:
-        raise  # from reading the texts
-    except Exception as error:  # what the library raises when characters alone overflow the vocabulary
+        raise  # an error from reading the texts
+    except Exception as error:  # the library raises this when characters alone overflow the vocabulary
         raise _too_small(vocabulary, error) from None
     learned = json.loads(tokenizer.to_str())["model"]["vocab"]
     tokenizer.model = models.Unigram(_in_order([(piece, score) for piece, score in learned]), UNK, False)
@@ -89,7 +89,7 @@ def _unigram(texts: Iterator[str], vocabulary: int, split: Split, lowercase: boo
 
 
 def _in_order(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
-    """The pieces of a unigram vocabulary without the traces of chance.
+    """The pieces of a unigram vocabulary, made deterministic.
 
     Log-probabilities differ in the last digits between runs, and characters that were no piece of their own get the
     lowest one plus 0.0001 times their place in a hash table. So: those characters all get the lowest, everything is
@@ -144,7 +144,7 @@ def _bytes(_texts: Iterator[str], _vocabulary: int, _split: Split, lowercase: bo
 
 
 def _byte_bpe(texts: Iterator[str], vocabulary: int, _split: Split, lowercase: bool) -> tokenizers.Tokenizer:
-    """As GPT-2 has it: bytes, joined within words; a word has its space before it (Radford 2019, 2.2)."""
+    """As in GPT-2: bytes, joined within words; a word has its space before it (Radford 2019, 2.2)."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=NAMES[UNK]))
     tokenizer.normalizer = _normalizer([], lowercase)
@@ -175,7 +175,7 @@ def _words(texts: Iterator[str], vocabulary: int, _split: Split, lowercase: bool
 def _most_frequent(
     texts: Iterator[str], vocabulary: int, pieces: pre_tokenizers.PreTokenizer, lowercase: bool
 ) -> tokenizers.Tokenizer:
-    """Whole pieces of the text; one that is called as a special token is that token, such as <unk> in WikiText."""
+    """Whole pieces of the text; a piece with the name of a special token is that token, such as <unk> in WikiText."""
     counted = tokenizers.Tokenizer(models.WordLevel(unk_token=NAMES[UNK]))
     counted.normalizer = _normalizer([], lowercase)
     counted.pre_tokenizer = pieces

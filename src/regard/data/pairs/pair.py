@@ -19,7 +19,7 @@ class Files(BaseModel):
 
 
 class Columns(BaseModel):
-    """Where a pair stands in a row: names, or numbers counted from 1.
+    """The columns of a pair: names, or numbers counted from 1.
 
     In TSV and CSV a name means that the first line is a header. Not given: the first two columns of a TSV,
     "source" and "target" in CSV, JSONL and Parquet.

@@ -29,8 +29,8 @@ class RowBatch(TensorBatch):
     tokens    (B, L)   ids, then PAD
     lengths   (B,)     tokens of each row
     segments  (B, L)   which text of the row a token belongs to
-    wanted    (B, W)   what is to be predicted, IGNORED elsewhere
-    targets            how many predictions that is
+    wanted    (B, W)   the targets to predict, IGNORED elsewhere
+    targets            the number of targets to predict
     rows               the numbers of the rows
     """
 
@@ -68,7 +68,7 @@ class RowStream(Stream[RowBatch]):
     @property
     def checksum(self) -> str:
         rows = (f"Framed(ids={row.ids}, segments={row.segments}, wanted={row.wanted})" for row in self.rows)
-        return sha256(f"[{', '.join(rows)}]".encode()).hexdigest()  # this form is in the checkpoints of earlier runs
+        return sha256(f"[{', '.join(rows)}]".encode()).hexdigest()  # checkpoints hold digests of this form
 
     def describe(self) -> list[str]:
         return [f"{len(self.rows):,} examples"]
@@ -84,7 +84,7 @@ class RowStream(Stream[RowBatch]):
             yield replace(_assemble(rows, numbers, self.special), epoch=epoch, position=place)
 
     def in_order(self) -> Iterator[RowBatch]:
-        """Every row once, the longest first; what `draw` changes is the same each time and for every seed."""
+        """Every row once, the longest first; the changes of `draw` are the same each time and for every seed."""
         rows = [self._drawn(number, [0, number]) for number in range(len(self.rows))]
         return in_order_of_length(rows, batch_tokens=self.batch_tokens, special=self.special)
 

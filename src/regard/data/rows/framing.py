@@ -45,7 +45,7 @@ class Framing:
         return 2 if not pair else 3 if self.segments == 2 else 4
 
     def frame(self, first: Sequence[int], second: Sequence[int] | None = None) -> Row:
-        """The row of one text or two. If it is too long, the end is cut off, of two texts that of the longer one."""
+        """The row of one text or two. A row that is too long loses its end; of two texts, the longer loses its."""
         room = self.maximum - self.room_taken(pair=second is not None)
         unread = max(len(first) + len(second or ()) - room, 0)
         first, second = shortened(first, second, room)
@@ -65,7 +65,7 @@ def shortened(
         return first[:room], None
     left, right = len(first), len(second)
     over = max(left + right - room, 0)
-    gives = min(over, abs(left - right))  # the longer text loses first what it is longer by, then both lose equally
+    gives = min(over, abs(left - right))  # first the longer text is cut to the length of the other, then both equally
     both = over - gives
     from_left = (gives if left > right else 0) + (both + 1) // 2
     return first[: left - from_left], second[: right - (over - from_left)]

@@ -30,8 +30,8 @@ class BlockBatch(TensorBatch):
     """A batch of blocks.
 
     carried     (B, C)   the tokens before each block
-    tokens      (B, T)   what is read
-    wanted      (B, T)   what is to be predicted
+    tokens      (B, T)   the tokens to read
+    wanted      (B, T)   the tokens to predict
     counted     (B, T)   which of the predictions count
     targets              how many count
     """

@@ -1,6 +1,6 @@
 """Plain text: files that follow one another, read in pieces, never whole.
 
-A byte-order mark and the carriage return before a line feed are not part of a text; everything else is, line ends too.
+A byte-order mark and the carriage return before a line feed are not part of a text; line feeds and all else are.
 """
 
 import io
@@ -49,7 +49,7 @@ class Text:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the path, size or time of a file changes, or what is taken from the files."""
+        """Changes with the path, size or time of a file, and with the part that is taken from the files."""
         parts: list[Any] = [self.start, self.end, *([stamp(name)] for name in self.files)]
         return sha256(repr(parts).encode()).hexdigest()
 

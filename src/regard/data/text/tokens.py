@@ -42,7 +42,7 @@ class Tokens:
 def tokenise(
     text: Text, tokenizer: Tokenizer, *, folder: Path, name: str, progress: Callable[[int], None] | None = None
 ) -> Tokens:
-    """The tokens `name` in `folder`, which are made unless they are there and nothing changed.
+    """The tokens `name` in `folder`; they are made unless they exist and nothing has changed.
 
     `progress` is called with the number of characters read so far.
     """
