@@ -223,7 +223,7 @@ def test_the_beam_is_a_tree_with_probabilities(show: Open):
     nodes = made["beam"]["nodes"]
     page = show(made, at="view=beam")
     playwright.expect(page.locator(".node.dropped")).to_have_count(0)
-    page.get_by_role("button", name="show what was dropped").click()
+    page.get_by_role("button", name="show dropped tokens").click()
     playwright.expect(page.locator(".node")).to_have_count(len(nodes))
     playwright.expect(page.locator(".node.answer")).to_have_count(len(made_records.TARGET))
     playwright.expect(page.locator(".node.finished")).to_have_count(1)
@@ -256,7 +256,7 @@ def test_a_long_beam_goes_on_below_and_no_link_crosses_another(show: Open):
     made = made_records.transformer() | {"beam": made_records.wide_beam(26, 5)}
     nodes = made["beam"]["nodes"]
     page = show(made, at="view=beam")
-    page.get_by_role("button", name="show what was dropped").click()
+    page.get_by_role("button", name="show dropped tokens").click()
     playwright.expect(page.locator(".node")).to_have_count(len(nodes))
     assert page.locator(".beam").evaluate("each => each.scrollWidth <= each.clientWidth")
     bands = int(page.locator(".beam svg").get_attribute("data-bands"))

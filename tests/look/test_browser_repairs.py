@@ -92,7 +92,7 @@ def test_one_query_opens_on_a_layer_that_has_its_queries_and_keys(show: Open):
     playwright.expect(page.locator(".heat-map")).to_be_visible()
     assert pressed(page, "layer") == ["0"]
     page.locator("[data-kind=layer][data-value='2']").click()
-    playwright.expect(page.get_by_text("were not kept")).to_contain_text("they were of layer 0.")
+    playwright.expect(page.get_by_text("were not kept")).to_contain_text("those of layer 0 were kept.")
 
 
 def test_a_row_of_what_is_written_names_the_token_read_and_the_token_said(show: Open):
@@ -103,7 +103,7 @@ def test_a_row_of_what_is_written_names_the_token_read_and_the_token_said(show: 
     playwright.expect(page.locator(".ranking h3")).to_have_text("O (about to say Romeo) looks at")
     point(page, 1, 0)
     assert page.locator(".reading p").inner_text() == "O ▸ Romeo → RO"
-    playwright.expect(page.locator("[data-note=map]")).to_contain_text("from x, the last token read, when y was said")
+    playwright.expect(page.locator("[data-note=map]")).to_contain_text("from x, the last token read, when y was predicted")
 
 
 def test_two_models_share_one_scale_of_colours(show: Open):

@@ -104,4 +104,4 @@ def test_a_causal_map_names_the_token_read_and_the_token_said():
     found = text_of(picture.draw(Record("", {"target": Side(("O", "Romeo"))}, (each,)), ".svg"))
     assert "RO ▸ O" in found
     assert "O ▸ Romeo" in found
-    assert "looked at from x, the last token read, when y was said" in found
+    assert "the weights from x, the last token read, when y was predicted" in found

@@ -1,4 +1,4 @@
-"""Seeing what a model looks at."""
+"""Records of attention, and the ways to show them."""
 
 from regard.attention.recorder import Recorder, recording
 from regard.look.bertviz import head_view, model_view

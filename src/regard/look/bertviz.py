@@ -1,4 +1,4 @@
-"""`head_view` and `model_view` with the arguments of BertViz, so that a call can be pasted; they draw offline.
+"""`head_view` and `model_view` with the arguments of BertViz, so that a call can be pasted; pages need no network.
 
 Attention is a list, one entry a layer, of tensors (1, heads, queries, keys), as transformers returns it.
 """
@@ -35,7 +35,7 @@ def head_view(
 ) -> Record:
     """The record of these weights; in a notebook it shows itself, `.save("page.html")` writes it.
 
-    `layer` and `heads` are shown first; with `sentence_b_start` the page offers what looks from A and B at A and B.
+    `layer` and `heads` are shown first; with `sentence_b_start` the page can show attention from A or B to A or B.
     """
     if html_action not in ("view", "return"):
         raise ValueError(f"html_action={html_action!r}: expected 'view' or 'return'")
@@ -45,7 +45,7 @@ def head_view(
         if any(part is not None for part in both):
             raise ValueError("give attention and tokens, or the encoder, decoder and cross arguments, not both")
         if tokens is None:
-            raise ValueError("tokens is missing: the names of what attention looks at")
+            raise ValueError("tokens is missing: give the names of the rows and columns of attention")
         sides, parts = _one_sequence(attention, pretty(tokens), sentence_b_start)
     else:
         sides, parts = _encoder_decoder(
@@ -77,7 +77,7 @@ def model_view(
     include_heads: Sequence[int] | None = None,
     html_action: Literal["view", "return"] = "view",
 ) -> Record:
-    """As `head_view`; the page has all layers and heads at a glance, light or dark as the reader's system is."""
+    """As `head_view`; the page shows all layers and heads at once, light or dark as the reader's system is."""
     if display_mode not in ("dark", "light"):
         raise ValueError(f"display_mode={display_mode!r}: expected 'dark' or 'light'")
     return head_view(
@@ -120,7 +120,7 @@ def _encoder_decoder(
     for name, (own, shared, tokens) in needed.items():
         if (own is not None or shared is not None) and tokens is None:
             raise ValueError(
-                f"{'encoder' if name == 'source' else 'decoder'}_tokens is missing: the names of what is looked at"
+                f"{'encoder' if name == 'source' else 'decoder'}_tokens is missing: give the names of these items"
             )
         if tokens is not None:
             sides[name] = Side(pretty(tokens))  # type: ignore[operator]
@@ -147,5 +147,5 @@ def _map(
 
 
 def _pretty(tokens: Tokens) -> tuple[str, ...]:
-    """Without the marks that tokenizers put in front of words."""
+    """The tokens without the marks that tokenizers put in front of words."""
     return tuple(token.replace("Ġ", " ").replace("▁", " ").replace("</w>", "").strip() or token for token in tokens)

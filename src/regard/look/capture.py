@@ -1,4 +1,4 @@
-"""From what is to be seen of one input (`tasks.base.Sight`) to a record: weights, choices and saliency."""
+"""From one input as a task presents it (`tasks.base.Sight`) to a record: weights, choices and saliency."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.tasks.base import Sight
 def capture(
     module: nn.Module, sight: Sight, *, only: str = "*", head: int | None = None, gradients: bool = True
 ) -> Record:
-    """What `module` looks at when it reads an input, and what it chooses there.
+    """Record what `module` looks at when it reads an input, and its choices.
 
     `only` is a pattern of module paths, such as "decoder.blocks.3.*", `head` the number of a head: no other weights are
     computed. `gradients` adds saliency.

@@ -1,8 +1,8 @@
-"""The page, served live on this machine: type a text, see the answer and what it looked at.
+"""The page, served live on this machine: type a text, see the answer and the attention behind it.
 
-One text is looked at at a time. Those that come meanwhile wait, no more than `WAITING` and none longer than `PATIENCE`;
-the others are told to come again. Only the page itself is answered: not pages of other origins, which a browser lets
-send requests to this machine as well.
+One text is processed at a time. Up to `WAITING` requests wait, each for at most `PATIENCE` seconds; others are
+told to try again. Only the page itself is answered: a browser lets pages of other origins send
+requests to this machine too, and these are refused.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from regard.look.record import Record
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # a page elsewhere cannot pretend to be one of these
 LARGEST = 64 * 1024  # bytes of a request
 LONGEST = 5_000  # characters of a text: attention grows with their square
-WAITING = 64  # requests that wait while one is looked at
+WAITING = 64  # requests that wait while one is processed
 PATIENCE = 30  # seconds that a request waits for those before it
 SLOWEST = 20  # seconds without a byte after which a connection is given up
-LINGER = 1  # seconds for what a refused client still sends
+LINGER = 1  # seconds in which a refused client may finish sending
 
 Looker = Callable[[str], Record]
 
@@ -46,7 +46,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128  # connections that the system keeps until they are accepted
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing about clients that leave or fall silent."""
+        """Print nothing about clients that disconnect or time out."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)
 
@@ -56,7 +56,7 @@ def server(
 ) -> ThreadingHTTPServer:
     """A server that answers `POST /look {"text": …}` with the records of every model; port 0 takes a free one.
 
-    With `pairs` the page has a second box; what is typed there stands after a tab.
+    With `pairs` the page has a second box; its text is sent after a tab.
     """
     if not 0 <= port <= 65535:
         raise RegardError(f"there is no port {port}; choose one from 1 to 65535 with --port, or leave it out")
@@ -72,7 +72,7 @@ def server(
             self._answer(self._look)
 
         def _answer(self, make: Callable[[], tuple[str, str]]) -> None:
-            """What `make` gives, a body and its kind; or a sentence that says why not."""
+            """Send the result of `make`, a body and its type, or an error sentence."""
             try:
                 self._only_own()
                 body, kind = make()
@@ -101,7 +101,7 @@ def server(
                 places.release()
 
         def _records(self, text: str) -> list[dict[str, Any]]:
-            if not turn.acquire(timeout=PATIENCE):  # one at a time: a model on a CPU is not faster with two
+            if not turn.acquire(timeout=PATIENCE):  # one at a time: two at once would not be faster on a CPU
                 raise RequestError(
                     HTTPStatus.SERVICE_UNAVAILABLE,
                     f"other texts have kept the model busy for {PATIENCE} seconds; try again in a moment",
@@ -136,7 +136,7 @@ def server(
             return text
 
         def _only_own(self) -> None:
-            """Refuse pages elsewhere: those that point a name of theirs at this machine, and those that post to it."""
+            """Refuse other origins: pages whose host name points at this machine, and pages that post to it."""
             asked = self.headers.get("Host") or ""
             if host in LOCAL and (asked.rpartition(":")[0] or asked) not in LOCAL:
                 raise RequestError(HTTPStatus.FORBIDDEN, "ask for localhost")
@@ -151,7 +151,7 @@ def server(
             return RequestError(HTTPStatus.NOT_FOUND, f"there is nothing at {self.path[:200]}")
 
         def _has_left(self) -> bool:
-            """Whether the client has closed its end meanwhile."""
+            """Whether the client has closed the connection."""
             self.connection.setblocking(False)
             try:
                 return self.connection.recv(1, socket.MSG_PEEK) == b""
@@ -170,7 +170,7 @@ def server(
             self.wfile.write(data)
 
         def _linger(self) -> None:
-            """Read what a refused client still sends: closing before would reset the connection, and the answer."""
+            """Read the rest of a refused request: closing earlier would reset the connection and lose the answer."""
             with suppress(OSError):
                 self.wfile.flush()
                 self.connection.shutdown(socket.SHUT_WR)
@@ -180,13 +180,13 @@ def server(
                         return
 
         def log_message(self, *_: Any) -> None:
-            """Quiet: the terminal belongs to the user."""
+            """Print nothing: the terminal belongs to the user."""
 
     return _Server((host, port), Handler)
 
 
 def _looked(lookers: Sequence[Looker], text: str) -> list[dict[str, Any]]:
-    """The records of every model; what goes wrong is told where it is seen, on the page."""
+    """The records of every model; errors are shown on the page."""
     try:
         return [looker(text).to_json() for looker in lookers]
     except RegardError as error:
@@ -197,7 +197,7 @@ def _looked(lookers: Sequence[Looker], text: str) -> list[dict[str, Any]]:
 
 
 def _place(origin: str) -> str:
-    """The host and port of an origin; nothing for what is none."""
+    """The host and port of an origin; empty if it is not an origin."""
     try:
         return urlsplit(origin).netloc
     except ValueError:

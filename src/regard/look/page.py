@@ -1,4 +1,4 @@
-"""The page: records → one HTML file that needs nothing else, neither a network nor a file beside it.
+"""The page: records → one HTML file that needs no network and no other file.
 
 `page/` holds it as written: a template, a style sheet and plain ES modules, which a browser can also load one by one.
 Here they are put into one file. Each module becomes a function of its own, after those it imports, so names stay apart:
@@ -62,7 +62,7 @@ def save(records: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def _policy(script: str, style: str, *, live: bool) -> str:
-    """What the page may do: run its own script, wear its own style, show embedded pictures; if live, ask its server."""
+    """The content security policy: the page's own script and style, embedded pictures, and if live, its server."""
     allowed = {
         "default-src": "'none'",
         "script-src": f"'{_digest(script)}'",
@@ -104,11 +104,11 @@ def _bundle() -> str:
 
 
 def _wrapped(name: str, source: str) -> str:
-    """A module as a function that is called once and returns what it exports."""
+    """A module as a function that is called once and returns its exports."""
     exported = ", ".join(_EXPORT.findall(source))
     body = _IMPORT.sub(r'const { \1 } = modules["\2"];\n', _EXPORT.sub("", source))
     if unread := re.search(r"^(import|export)\b.*", body, re.MULTILINE):
-        raise ValueError(f"{name}: {unread[0]!r} is not a form of import or export that is read here")
+        raise ValueError(f"{name}: {unread[0]!r} is not a form of import or export that page.py reads")
     if re.search(r"</script|<!--", body, re.IGNORECASE):
         raise ValueError(f"{name} holds text that would end the script it stands in")
     return f'\n// ---- {name}\nmodules["{name}"] = (() => {{\n{body}return {{ {exported} }};\n}})();\n'

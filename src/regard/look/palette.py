@@ -1,4 +1,4 @@
-"""The colours of the page, for pictures: the ramp of `page/palette.js` by day.
+"""The colours of the page, for pictures: the light ramp of `page/palette.js`.
 
 A ramp runs through a few stops (lightness, chroma, hue in degrees) in OKLab, a space in which equal steps look equal;
 lightness falls along it, so it can be read in grey and without seeing red or green.

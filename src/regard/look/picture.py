@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from regard.look.record import Map, Record
 
 SUFFIXES = (".png", ".svg", ".pdf")
-MOST = 60  # items named on an axis; of more, every second, third, … has its name
+MOST = 60  # items named on an axis; with more items, only every second, third, … is named
 TITLE = 600  # characters of a title
 PER_INCH = 15  # characters of a title in an inch
 FONT = "DejaVu Sans"  # comes with matplotlib
@@ -32,7 +32,7 @@ def draw(record: Record, suffix: str) -> bytes:
     """One heat map for each head of the record's main map (its alignment, if there is one); a single head is large.
 
     The heads share one colour scale, which a bar explains. A character that no font of this computer has becomes a
-    square, and the caption names it; an .svg keeps all characters, for the fonts of whoever opens it.
+    square, and the caption names it; an .svg keeps all characters, for the fonts of the reader's computer.
     """
     from matplotlib import rc_context
     from matplotlib.colors import ListedColormap
@@ -62,7 +62,7 @@ def draw(record: Record, suffix: str) -> bytes:
     if end < largest:
         below.append(f"Colours end at {end:.2f}; larger weights, up to {largest:.2f}, have the last colour.")
     with rc_context({**STYLE, "font.family": families}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # of an .svg, as said above
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # an .svg keeps such characters
         figure = Figure(figsize=size, layout="constrained")
         axis_of = figure.subplots(rows, columns, squeeze=False).flatten()
         colours = ListedColormap(ramp().tolist())
@@ -107,7 +107,7 @@ def _name(axis: Any, names: list[list[str]], below: str) -> None:
 
 
 def _wrapped(text: str, inches: float) -> str:
-    """In lines that fit into so many inches; some characters take the room of two."""
+    """The text in lines that fit into `inches`; some characters are twice as wide."""
     width = max(int(inches * PER_INCH), 24)
     lines = [line for part in text.split("\n") for line in textwrap.wrap(part, width) or [""]]
     return "\n".join("\n".join(chop_cells(line, width)) if cell_len(line) > width else line for line in lines)
@@ -122,7 +122,7 @@ def _fonts(text: str) -> tuple[list[str], str]:
 
         for path, family in sorted({(entry.fname, entry.name) for entry in fontManager.ttflist}):
             found = _characters(path)
-            placeholder = family.startswith("Last Resort")  # a font of boxes, of which every character has one
+            placeholder = family.startswith("Last Resort")  # a font that draws a box for every character
             if family not in families and not placeholder and any(ord(each) in found for each in left):
                 families.append(family)
                 left = [character for character in left if ord(character) not in _characters(_file(family))]

@@ -1,6 +1,6 @@
-"""What was looked at: a plain value that saves, loads and shows itself. `docs/record.md` is its JSON.
+"""A record of attention: a plain value that saves, loads and shows itself. `docs/record.md` describes its JSON.
 
-Everything that draws, draws from a record and never from a model, so that files, servers and notebooks show the same.
+All drawing is done from a record and never from a model, so that files, servers and notebooks show the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Kind = Literal["self", "cross", "gates", "graph", "image"]
 
 @dataclass(frozen=True)
 class Map:
-    """The weights (H, Q, K) of one attention; row i is what item i of side `query` looked at on side `key`."""
+    """The weights (H, Q, K) of one attention; row i has the weights of item i of side `query` on side `key`."""
 
     name: str
     kind: Kind
@@ -44,19 +44,19 @@ class Map:
     heads: tuple[int, ...]
     layer: int | None = None
     sums: Literal["one", "any"] = "one"
-    inputs: tuple[str, ...] | None = field(default=None, repr=False)  # what stood in the positions of a causal map
+    inputs: tuple[str, ...] | None = field(default=None, repr=False)  # the tokens read at the positions of a causal map
     # (H, Q, D) and (H, K, D), whose dot products are the scores
     vectors: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What was said, how sure of each item, and what else could have been said there."""
+    """The answer, the log-probability of each item, and the alternatives to each."""
 
     text: str
     logprobs: tuple[float, ...]
     alternatives: tuple[tuple[tuple[str, float], ...], ...] = ()
-    places: tuple[int, ...] = ()  # of each item, the item of the source it was asked of, where there is one
+    places: tuple[int, ...] = ()  # the source item that each item is about, if there is one
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,7 +103,7 @@ class Record:
         return replace(self, maps=tuple(maps))
 
     def to_json(self) -> dict[str, Any]:
-        """As `docs/record.md` has it."""
+        """The JSON of `docs/record.md`."""
         compact = sum(each.weights.numel() for each in self.maps) > PRECISE
         stored = {
             "format": FORMAT,
@@ -121,7 +121,7 @@ class Record:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """From what `to_json` gave; another format or version is a RegardError."""
+        """The record of a result of `to_json`; another format or version is a RegardError."""
         if not isinstance(stored, Mapping):
             raise RegardError("this is JSON, and not a record; make one with: regard look")
         if stored.get("format") != FORMAT or stored.get("version") != VERSION:
@@ -162,7 +162,7 @@ class Record:
 
         path = Path(path)
         if path.suffix == ".json":
-            # half a character, which UTF-8 does not have, becomes the escape that JSON has for it
+            # a lone surrogate, which UTF-8 cannot encode, becomes its JSON escape
             write_file(path, json.dumps(self.to_json(), ensure_ascii=False).encode(errors="backslashreplace"))
         elif path.suffix == ".html":
             page.save([self.to_json()], path)
@@ -172,7 +172,7 @@ class Record:
             raise RegardError(f"{path}: a record is saved as .json, .html, {', '.join(picture.SUFFIXES)}")
 
     def _repr_html_(self) -> str:
-        """In a notebook: the page, in a frame of its own that can reach nothing."""
+        """In a notebook: the page, in a sandboxed frame."""
         from regard.look import page
 
         inside = html.escape(page.render([self.to_json()]), quote=True)
@@ -220,12 +220,12 @@ def _answer_from_json(stored: Mapping[str, Any]) -> Answer:
 
 
 def _logprob(stored: float | None) -> float:
-    """A log-probability; null stands for a probability of nothing."""
+    """A log-probability; null means a probability of zero."""
     return -math.inf if stored is None else stored
 
 
 def _finite(value: Any) -> Any:
-    """The same value for JSON, which has no number that is not finite: null stands there."""
+    """The same value for JSON, with null for numbers that are not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -234,7 +234,7 @@ def _finite(value: Any) -> Any:
 
 
 def _encode(weights: Tensor, *, compact: bool) -> dict[str, str]:
-    """Numbers as base64; `compact` ones as bytes with a scale for each row, unless some are negative; long ones
+    """Numbers as base64. If `compact` and none is negative, they are bytes with a scale for each row; long data is
     compressed."""
     numbers = weights.detach().to("cpu", torch.float32).numpy()
     scales: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What all ways of showing a record share: which map first, what its rows and columns are, how a token prints."""
+"""Shared by all ways of showing a record: the first map, the names of its rows and columns, how a token prints."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ ORDER = ("cross", "graph", "image", "self", "gates")
 
 
 def main_map(record: Record) -> Map:
-    """The map to show first: the alignment of the last layer, or else the last of what there is."""
+    """The map to show first: the alignment of the last layer, or otherwise the last map."""
     return max(record.maps, key=lambda each: (-ORDER.index(each.kind), -1 if each.layer is None else each.layer))
 
 
 def axes(record: Record, each: Map) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The names of a map's rows and columns.
 
-    The columns of a causal one are the tokens read; a row "x ▸ y" is what was looked at from x, the last token read,
-    when y was said.
+    The columns of a causal map are the tokens read; a row "x ▸ y" has the weights from x, the last token read, when y
+    was predicted.
     """
     rows, columns = record.sides[each.query].items, each.inputs or record.sides[each.key].items
     if each.inputs is not None and len(each.inputs) == len(rows):
@@ -32,24 +32,24 @@ def axes(record: Record, each: Map) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def notes(record: Record, each: Map) -> tuple[str, ...]:
-    """The sentences to show with a map of a record: the record's own, and what the rows of a causal map are."""
-    causal = "A row x ▸ y is what was looked at from x, the last token read, when y was said."
+    """The sentences to show with a map of a record: the record's own, and what the rows of a causal map mean."""
+    causal = "A row x ▸ y has the weights from x, the last token read, when y was predicted."
     return (*record.notes, causal) if each.inputs is not None else tuple(record.notes)
 
 
 def printable(text: str, *, most: int | None = None) -> str:
-    """As one line that prints: control characters are shown by their picture, what cannot be shown by �.
+    """The text as one line that prints: control characters become their symbols, characters that cannot be shown �.
 
-    With `most`, no more characters than these, the last an ellipsis where some are missing.
+    With `most`, a longer text is cut to that many characters, the last an ellipsis.
     """
     cut = text if most is None or len(text) <= most else f"{text[: most - 1]}…"
     return "".join(chr(0x2400 + ord(c)) if ord(c) < 32 else c if c.isprintable() else "�" for c in cut)
 
 
 def scale_end(weights: Tensor, kind: str) -> float:
-    """The weight at which the colours of a map (Q, K) end; what is larger has the last colour.
+    """The weight at which the colours of a map (Q, K) end; larger weights have the last colour.
 
-    It is the largest weight, but in self-attention without two things that say little and would make the rest pale: a
+    It is the largest weight, but in self-attention without two things that tell little and would make the rest pale: a
     first or last row that sees one item alone (of a causal map, 1 by necessity), and columns that most rows look at,
     such as [CLS]. No less than an eighth of the largest weight. The page does the same, in `scale_end.js`.
     """

@@ -1,4 +1,4 @@
-"""What each head tends to do, averaged over many sentences (Clark 2019).
+"""Statistics of each head, averaged over many sentences (Clark 2019).
 
 Of a head with weights w (Q, K), averaged over the rows of all sentences:
 
@@ -27,7 +27,7 @@ from regard.look.record import Map, Record
 from regard.look.show import axes
 
 SPECIAL = {"<s>", "</s>", "<pad>", "<unk>", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "<|endoftext|>"}
-TOGETHER = 1 << 16  # numbers that are compared in one operation: as many as stay in a cache
+TOGETHER = 1 << 16  # numbers compared in one operation: few enough to stay in the cache of a CPU
 MARKS = set(string.punctuation) | set("“”„«»‘’…–—¿¡、。，！？；：（）「」")
 
 
@@ -124,7 +124,7 @@ def divergences(maps: Sequence[Map]) -> Tensor:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """One thread of torch's: these operations are many and short, and threads would mostly wait for each other."""
+    """Use one thread of torch: these operations are many and short, and threads would mostly wait for each other."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.look.show import LONGEST, printable
 
 SHADES = " ░▒▓█"
-DARK, LIGHT = (24, 26, 38), (255, 205, 86)  # from nothing to everything
+DARK, LIGHT = (24, 26, 38), (255, 205, 86)  # colours of the weights 0 and 1
 
 
 def heat_map(weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, colour: bool = True) -> Text:
@@ -43,6 +43,6 @@ def _cell(weight: float, width: int, colour: bool) -> tuple[str, Style | str]:
 
 
 def _centred(name: str, width: int) -> str:
-    """In the middle of so many cells of a terminal, of which some characters take two."""
+    """The name centred in `width` cells of a terminal; some characters take two cells."""
     space = width - cell_len(name)
     return " " * (space // 2) + name + " " * (space - space // 2)

@@ -1,4 +1,4 @@
-"""What is seen while a module runs: weights become maps, choices an answer, gradients saliency."""
+"""Watching a module run: weights become maps, choices become an answer, gradients become saliency."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from regard.errors import RegardError
 from regard.look.record import Answer, Map
 from regard.tasks.base import Sight
 
-ALTERNATIVES = 5  # what else could have been said, at each step
-MOST_VECTORS = 1_000_000  # numbers in the queries and keys that a record keeps: a few megabytes of it
+ALTERNATIVES = 5  # alternatives kept for each step
+MOST_VECTORS = 1_000_000  # numbers in the queries and keys that a record keeps: a few megabytes
 SALIENCY_ROWS = 32  # answer items whose gradients are computed together
 
 
 def watched(module: nn.Module, run: Callable[[], Tensor], *, only: str, head: int | None) -> tuple[Tensor, Recorder]:
-    """The result of `run`, and the weights of `module` meanwhile: of paths that match `only`, of one head or all."""
+    """The result of `run`, and the weights recorded meanwhile: of paths that match `only`, of one head or all."""
     with evaluation(module), recording(module, only=only, head=head) as seen:
         found = run()
     if not len(seen):
@@ -34,7 +34,7 @@ def watched(module: nn.Module, run: Callable[[], Tensor], *, only: str, head: in
 def maps_of(module: nn.Module, seen: Recorder, sight: Sight, *, head: int | None) -> tuple[Map, ...]:
     """One map for each attention, and for each layer and direction of a recurrent part.
 
-    The queries and keys behind the scores are kept as far as `MOST_VECTORS` goes, those of the alignment first.
+    Queries and keys are kept up to `MOST_VECTORS` numbers in all, those of the alignment first.
     """
     vectors = _vectors(seen, str(module.alignment))
     maps = []
@@ -69,9 +69,9 @@ def answered(
     names: Callable[[int, list[int]], Sequence[str]],
     places: Sequence[int] = (),
 ) -> Answer:
-    """What was chosen, `wanted` (T,), by logits (T, C), and what else might have been.
+    """The choices `wanted` (T,) with their probabilities by logits (T, C), and the alternatives to each.
 
-    `names(t, numbers)` are what some of the choices at t are called.
+    `names(t, numbers)` are the names of some of the choices at t.
     """
     logprobs = logits.float().log_softmax(-1).cpu()
     likeliest, numbers = logprobs.topk(min(ALTERNATIVES, logprobs.shape[1]))
@@ -86,7 +86,7 @@ def answered(
 def saliency(
     module: nn.Module, embedding: nn.Module, logprobs: Callable[[Tensor], Tensor], count: int, device: torch.device
 ) -> Tensor:
-    """Gradient × input (Shrikumar 2016): how much each item read moved the log-probability of each answer item.
+    """Gradient × input (Shrikumar 2016): how much each input item moved the log-probability of each answer item.
 
         s_ti = Σ_d  x_id · ∂ log p(y_t) / ∂ x_id        x the output of `embedding` when it is first called
 

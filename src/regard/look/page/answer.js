@@ -1,4 +1,4 @@
-/** The answer, always in sight: its tokens, how sure the model was of each, and what else it might have said. */
+/** The answer, always visible: its tokens, the probability of each, and the alternatives. */
 
 import { element } from "./elements.js";
 import { percent, probability, visible } from "./tokens.js";

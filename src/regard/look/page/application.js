@@ -69,7 +69,7 @@ export class Application {
   }
 
   /**
-   * Shows these records instead of those before.
+   * Shows these records and removes the earlier ones.
    *
    * @param {unknown[]} raw
    */
@@ -98,7 +98,7 @@ export class Application {
     this.rebuild();
   }
 
-  /** The views for which any record has something. */
+  /** The views that can show at least one of the records. */
   available() {
     return VIEWS.filter((view) => this.records.some((record) => view.available(record)));
   }
@@ -179,7 +179,7 @@ export class Application {
   }
 
   /**
-   * What is shown of a record; null where a view shows no map.
+   * The map, layer and head shown of a record; null where a view shows no map.
    *
    * @param {Record} record
    */
@@ -189,8 +189,8 @@ export class Application {
   }
 
   /**
-   * A token of the answer was chosen: its row, in a map that looks from the answer; where none does, the row of the
-   * item that it was asked of.
+   * Selects a token of the answer: its row in a map whose queries are the answer; without such a map, the row of the
+   * source item that it is about.
    *
    * @param {Record} record
    * @param {number} at

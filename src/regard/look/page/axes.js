@@ -7,7 +7,7 @@ import { visible } from "./tokens.js";
 const FONT = "12px system-ui, sans-serif";
 const LINE = 15; // the least distance at which one line of text clears the next
 const SLANTED = Math.PI / 4;
-const STANDING = Math.PI / 2; // where there is little width: names then need none beside the cells
+const STANDING = Math.PI / 2; // for narrow pages: upright names need no width beside the cells
 const NARROW = 480;
 const LONGEST = 22;
 const PADDING = 8;
@@ -74,7 +74,7 @@ export class Axes {
   }
 
   /**
-   * The names of one cell, over whatever is there.
+   * The names of one cell, drawn over the picture.
    *
    * @param {CanvasRenderingContext2D} context
    * @param {Viewport} viewport

@@ -1,10 +1,10 @@
-/** The beam: every hypothesis that was weighed, step by step, with what became of it. */
+/** The beam: every hypothesis that was considered, step by step, and whether it was kept. */
 
 import { choice, element, shape } from "./elements.js";
 import { percent, probability, visible, written } from "./tokens.js";
 import { GAP, HEAD, ROW, grown, placed } from "./tree.js";
 
-const LETTERS = 12; // of a token; its whole name is in the line above
+const LETTERS = 12; // characters of a token; its whole name is in the line above
 const SIZES = [0.6, 0.75, 0.9, 1, 1.25, 1.5, 2];
 const HINT =
   "Point at a token, or choose one in the answer, to read its hypothesis. Arrow keys move along the tree, " +
@@ -15,8 +15,8 @@ export const beam = {
   name: "beam",
   label: "Beam",
   about:
-    "What the search weighed at each step, with its probability in per cent: the answer in colour, what finished " +
-    "framed, what was dropped faint. Like text, it goes on in the next line.",
+    "The tokens considered at each step, with their probabilities in per cent: the answer in colour, finished ones " +
+    "framed, dropped ones faint. The tree continues in the next line, like text.",
   head: "none",
   layerless: true,
   groups: () => [],
@@ -44,7 +44,7 @@ class Beam {
     this.path = [];
     this.held = -1;
     this.reading = element("p", { class: "subject hypothesis" }, HINT);
-    this.toggle = choice("show what was dropped", false, () => this.showDropped(!this.dropped));
+    this.toggle = choice("show dropped tokens", false, () => this.showDropped(!this.dropped));
     this.scroller = element("div", { class: "beam" });
     const zoom = [
       choice("−", false, () => this.zoom(-1), { "aria-label": "smaller", "aria-pressed": null }),
@@ -212,7 +212,7 @@ function wide() {
 }
 
 /**
- * A probability in per cent, in as little room as it takes.
+ * A probability in per cent, as short as possible.
  *
  * @param {number | null} logprob
  */
@@ -221,7 +221,7 @@ function share(logprob) {
 }
 
 /**
- * The link between a node and what it grew from; from one band to the next, a piece at either end.
+ * The link between a node and its parent; a link to the next band has a piece at either end.
  *
  * @param {Node} from
  * @param {Node} to

@@ -17,9 +17,9 @@ export class Cells {
 
   /**
    * @param {import("./matrix.js").Matrix} matrix
-   * @param {Scale} [scale] what it is without one: from nothing to the largest weight
+   * @param {Scale} [scale] without one, from 0 to the largest weight
    * @param {boolean} [byRow] a scale for each row: to its own largest weight
-   * @param {import("./palette.js").Colour} [blank] the colour of what is not a number
+   * @param {import("./palette.js").Colour} [blank] the colour of NaN
    */
   paint(matrix, scale, byRow = false, blank = NOT_A_NUMBER) {
     this.matrix = matrix;
@@ -119,7 +119,7 @@ function packed([red, green, blue]) {
 }
 
 /**
- * The colours of a scale and what they stand for.
+ * The colours of a scale with their values.
  *
  * @param {Scale} scale
  * @param {(value: number) => string} write

@@ -1,4 +1,4 @@
-/** What a state means for a record: the same state may be asked of two records that have different layers and heads. */
+/** The map that a state selects in a record: two records may have different layers and heads. */
 
 /**
  * @typedef {import("./record.js").Record} Record
@@ -12,7 +12,7 @@
  * @param {Group[]} groups those the view can show, at least one
  * @param {State} state
  * @param {(map: AttentionMap) => boolean} [prefers] which layers to begin with, where the state asks for none
- * @returns {Chosen} the nearest there is to what the state asks for
+ * @returns {Chosen} the nearest match to the state
  */
 export function chosen(groups, state, prefers = () => true) {
   const group = groups.find(({ id }) => id === state.map) ?? groups[0];
@@ -28,7 +28,7 @@ export function chosen(groups, state, prefers = () => true) {
 }
 
 /**
- * One head, where a mean makes no sense: the one chosen, or else the first.
+ * One head, where a mean makes no sense: the chosen one, or otherwise the first.
  *
  * @param {Chosen} what
  */

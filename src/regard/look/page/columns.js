@@ -1,6 +1,6 @@
 /**
- * The two columns of names that lines run between, and one of them isolated: its own lines, and what share each head
- * has.
+ * The two columns of names that lines run between, and one name isolated: its own lines, and the share of each
+ * head.
  *
  * @typedef {{column: "query" | "key", index: number}} Token
  * @typedef {import("./strands.js").Space} Space
@@ -18,7 +18,7 @@ const CHIP = 20;
 const LONGEST = 22;
 const FAINTEST = 0.01;
 const WORTH_A_NUMBER = 0.05;
-const WORTH_A_NAME = 0.3; // lines of at least this strength say which head they are of
+const WORTH_A_NAME = 0.3; // lines of at least this strength show the number of their head
 
 /**
  * @param {CanvasRenderingContext2D} context
@@ -109,7 +109,7 @@ export function drawIsolated(context, token, heads, others, space, inks) {
 }
 
 /**
- * The number of the head that a line is of, on the line.
+ * The number of a line's head, on the line.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {{x: number, y: number, number: number}} place

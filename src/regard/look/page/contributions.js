@@ -30,7 +30,7 @@ export const contributions = {
 };
 
 /**
- * What is looked into: a query and the keys it was compared with, products (keys × features) and scores. The products
+ * One comparison: a query and the keys it was compared with, products (keys × features) and scores. The products
  * of a key that the query could not see, such as one after it in a causal map, are not numbers.
  *
  * @typedef {{map: import("./record.js").AttentionMap, head: number, row: number, query: Float32Array, keys: Matrix,
@@ -113,17 +113,17 @@ class Contributions {
   }
 
   /**
-   * Why there is nothing to see of a layer, and of which there is.
+   * Why a layer has nothing to show, and which layers have something.
    *
    * @param {import("./chosen.js").Chosen} what
    */
   excuse({ group }) {
     const layers = group.layers().filter((_, at) => contributions.prefers?.(group.maps[at]));
-    return `${NOT_KEPT}; they were of layer ${layers.join(", ")}. ${REMEDY}`;
+    return `${NOT_KEPT}; those of layer ${layers.join(", ")} were kept. ${REMEDY}`;
   }
 
   /**
-   * Offers the queries of a map by name: of a causal one by the token read, whose query it is, and the one said then.
+   * Offers the queries of a map by name; in a causal map, by the token read and the token predicted then.
    *
    * @param {import("./record.js").AttentionMap} map
    */
@@ -159,7 +159,7 @@ class Contributions {
     this.describe();
   }
 
-  /** @param {Float32Array} weights what the scores became */
+  /** @param {Float32Array} weights the softmax of the scores */
   score(weights) {
     const { map, scores, hidden } = /** @type {Compared} */ (this.compared);
     const most = scores.reduce((largest, score) => Math.max(largest, Math.abs(score) || 0), 1e-12);
@@ -222,7 +222,7 @@ class Contributions {
 }
 
 /**
- * A number, or that there is none because the key could not be seen.
+ * A number, or a note that the key could not be seen.
  *
  * @param {number} value
  */

@@ -151,7 +151,7 @@ export class Controls {
 }
 
 /**
- * What may stand for all heads of a map.
+ * The choice that stands for all heads of a map.
  *
  * @param {View} view
  */
@@ -160,7 +160,7 @@ function wholes(view) {
 }
 
 /**
- * What a view can show of any of the records, each kind of map once.
+ * The kinds of map that a view can show of any of the records, each once.
  *
  * @param {View} view
  * @param {Record[]} records

@@ -98,7 +98,7 @@ export class Explorer {
     this.describe();
   }
 
-  /** Where the colours end, and why, if that is not at the largest weight. */
+  /** The end of the colour scale, and the reason if it is below the largest weight. */
   explainEnd() {
     const { columns } = /** @type {Explored} */ (this.shown);
     const { end, largest, count } = this.page.scales.joint(this.label);
@@ -110,7 +110,7 @@ export class Explorer {
       own.columns.length > 0 && `the column ${own.columns.map((at) => `${visible(columns[at])} (${at})`).join(", ")}`,
     ];
     const why = reasons.filter(Boolean).join(" and ");
-    return `${shared}The colours end at ${written(end)}, so that the rest is seen beside ${why || "what is stronger"}; weights up to ${written(largest)} have the last colour.`;
+    return `${shared}The colours end at ${written(end)}, so that other weights can be seen beside ${why || "the strongest"}; weights up to ${written(largest)} have the last colour.`;
   }
 
   /**
@@ -123,7 +123,7 @@ export class Explorer {
     return `${who(row)} looks at ${visible(columns[column])}: ${written(matrix.at(row, column))}, ${caption}`;
   }
 
-  /** Says what is pointed at, or else chosen. */
+  /** Describes the cell pointed at, or otherwise the chosen one. */
   describe() {
     if (!this.shown) return;
     const { matrix, rows, columns, who, part, rowRange, columnRange } = this.shown;

@@ -1,5 +1,5 @@
 /**
- * What hands do on a surface: point, choose, drag or scroll to pan, pinch or Ctrl and the wheel to zoom.
+ * Gestures on a surface: point, choose, drag or scroll to pan, pinch or Ctrl and the wheel to zoom.
  *
  * @typedef {object} Gestures
  * @property {(x: number, y: number) => void} point

@@ -50,7 +50,7 @@ class Glance {
     this.offer();
   }
 
-  /** What choosing a thumbnail opens. */
+  /** The view that opens when a thumbnail is chosen. */
   offer() {
     const views = [
       ["alignment", "as a heat map"],

@@ -216,7 +216,7 @@ class Graph {
 }
 
 /**
- * The edges given, or else the pairs that look at each other most.
+ * The given edges, or otherwise the pairs with the largest weights.
  *
  * @param {[number, number][] | undefined} given
  * @param {import("./matrix.js").Matrix} matrix
@@ -240,7 +240,7 @@ function edgesOf(given, matrix) {
 }
 
 /**
- * Places for nodes: from a circle, edges pull and nodes push, ever more gently (Fruchterman & Reingold 1991).
+ * Places for nodes: from a circle, edges pull and nodes push, with decreasing force (Fruchterman & Reingold 1991).
  *
  * @param {number} count
  * @param {Edge[]} edges
@@ -250,7 +250,7 @@ function arranged(count, edges) {
   const ideal = Math.sqrt(1 / Math.max(count, 1));
   const x = Float64Array.from({ length: count }, (_, node) => 0.5 + 0.4 * Math.cos((2 * Math.PI * node) / count));
   const y = Float64Array.from({ length: count }, (_, node) => 0.5 + 0.4 * Math.sin((2 * Math.PI * node) / count));
-  const rounds = count > 400 ? 0 : ROUNDS; // beyond, the circle will do
+  const rounds = count > 400 ? 0 : ROUNDS; // with more nodes, the circle is kept
   for (let round = 0; round < rounds; round++) {
     const right = new Float64Array(count);
     const down = new Float64Array(count);

@@ -7,7 +7,7 @@
  * @typedef {import("./matrix.js").Matrix} Matrix
  * @typedef {import("./palette.js").Scale} Scale
  * @typedef {{matrix: Matrix, rows: string[], columns: string[], scale?: Scale, byRow?: boolean,
- *   blank?: import("./palette.js").Colour}} Content `blank` is the colour of what is not a number
+ *   blank?: import("./palette.js").Colour}} Content `blank` is the colour of NaN
  */
 
 import { Axes } from "./axes.js";
@@ -104,7 +104,7 @@ export class HeatMap {
   }
 
   /**
-   * What those who hear the page are told that this is.
+   * The label for screen readers.
    *
    * @param {string} label
    */
@@ -120,7 +120,7 @@ export class HeatMap {
   }
 
   /**
-   * Shows a cell as pointed at, telling nobody.
+   * Shows a cell as pointed at, without an event.
    *
    * @param {Cell | null} cell
    */

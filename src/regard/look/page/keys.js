@@ -1,4 +1,4 @@
-/** Which keys do what, for those who ask. */
+/** The list of keys and their actions. */
 
 import { element } from "./elements.js";
 
@@ -8,7 +8,7 @@ const KEYS = [
   ["[  ]", "the layer before, the layer after"],
   [",  .", "the head before, the head after"],
   ["+  −  0", "larger, smaller, everything"],
-  ["Esc", "let go of what is chosen"],
+  ["Esc", "clear the selection"],
 ];
 
 export function keysHelp() {

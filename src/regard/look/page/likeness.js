@@ -7,7 +7,7 @@ import { plane } from "./scaling.js";
 
 const SIZE = 360;
 const MARGIN = 26;
-const FEW = 64; // so many points can all be named; of more, only the one pointed at
+const FEW = 64; // up to this many points are all named; with more, only the one pointed at
 
 /**
  * @typedef {{at: number, label: string, layer: number, kind: string}} Point a head, by its place among the statistics
@@ -15,7 +15,7 @@ const FEW = 64; // so many points can all be named; of more, only the one pointe
  */
 
 /**
- * Draws the heads that look from one side at another, and offers the others: heads of different sides cannot be compared.
+ * Draws the heads between one pair of sides and offers the other pairs: heads of different sides cannot be compared.
  *
  * @param {HTMLElement} host
  * @param {Point[]} points

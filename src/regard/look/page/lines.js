@@ -111,7 +111,7 @@ class Lines {
     return { left: (width - gap) / 2, right: (width + gap) / 2 };
   }
 
-  /** The height of a row: the more room there is, the airier. */
+  /** The height of a row; it grows with the room there is. */
   get row() {
     const { queries = 1, keys = 1 } = this.what?.map ?? {};
     const room = (this.scroller.clientHeight - 2 * PADDING) / Math.max(queries, keys);
@@ -143,7 +143,7 @@ class Lines {
     };
   }
 
-  /** Scrolls to the selected token if it is out of sight. */
+  /** Scrolls to the selected token if it is not visible. */
   reveal() {
     if (!this.selected) return;
     const y = this.y(this.selected.index);
@@ -217,7 +217,7 @@ class Lines {
     }));
   }
 
-  /** What is isolated and the mean of its weights over the heads shown. */
+  /** The isolated token and the mean of its weights over the heads shown. */
   summary() {
     const { map } = /** @type {import("./chosen.js").Chosen} */ (this.what);
     const { column, index } = /** @type {Token} */ (this.isolated);

@@ -1,6 +1,6 @@
 /**
- * A box to type in, or two for a pair: what is typed is sent to the server this page came from, and the record it
- * returns is shown. The address of the page holds the text, so that it is there again after a reload.
+ * A box to type in, or two for a pair: the text is sent to the server of this page, and the record it returns is
+ * shown. The address of the page holds the text, so that it is there again after a reload.
  */
 
 import { element } from "./elements.js";

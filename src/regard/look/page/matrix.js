@@ -55,7 +55,7 @@ export class Matrix {
     return new Matrix(values, bottom - top, width);
   }
 
-  /** The smallest and largest number, those that are not numbers aside. */
+  /** The smallest and largest number; NaN is ignored. */
   extent() {
     return extent(this.values);
   }

@@ -122,7 +122,7 @@ function half(bits) {
  * @returns {Uint8Array<ArrayBuffer>}
  */
 function bytes(base64) {
-  if ("fromBase64" in Uint8Array) return /** @type {any} */ (Uint8Array).fromBase64(base64); // of browsers since 2025
+  if ("fromBase64" in Uint8Array) return /** @type {any} */ (Uint8Array).fromBase64(base64); // in browsers since 2025
   const characters = atob(base64);
   const made = new Uint8Array(characters.length);
   for (let at = 0; at < made.length; at++) made[at] = characters.charCodeAt(at);

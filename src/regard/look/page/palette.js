@@ -9,7 +9,7 @@
 
 import { extent } from "./matrix.js";
 
-/** From nothing (nearly the paper) to the largest. @type {{light: Stop[], dark: Stop[]}} */
+/** From 0 (nearly the background) to the largest. @type {{light: Stop[], dark: Stop[]}} */
 const SEQUENTIAL = {
   light: [
     [0.975, 0.008, 100],
@@ -81,7 +81,7 @@ const HEADS = {
   ],
 };
 
-/** What is not a number. @type {Colour} */
+/** The colour of NaN. @type {Colour} */
 export const NOT_A_NUMBER = [200, 0, 120];
 
 const STEPS = 256;
@@ -180,7 +180,7 @@ const LINES = [
 ];
 
 /**
- * The kind of line that tells a head from others of its colour.
+ * The dash pattern that distinguishes a head from others of its colour.
  *
  * @param {number} head
  */

@@ -126,7 +126,7 @@ class Patches {
   }
 
   /**
-   * Where the picture stands: as large as it can be, in its own proportions.
+   * The place of the picture: as large as possible, in its own proportions.
    *
    * @param {number} width
    * @param {number} height

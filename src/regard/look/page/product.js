@@ -1,8 +1,8 @@
-/** The product of two matrices, in blocks that fit into registers and slices that let the page answer. */
+/** The product of two matrices, in blocks that fit into registers and time slices that keep the page responsive. */
 
 import { Matrix } from "./matrix.js";
 
-const SLICE = 30; // milliseconds after which the page may answer
+const SLICE = 30; // milliseconds of computing before the page may handle events
 const TALL = 4; // rows of a block
 const WIDE = 2; // columns of a block
 
@@ -56,7 +56,7 @@ function transposed({ values, rows, columns }, width) {
  */
 function multiply(a, b, inner, into) {
   const width = into.length / TALL;
-  let end = inner; // what is nothing in all four rows, such as what comes after a row of a causal map, is left out
+  let end = inner; // zeros at the end of all four rows, as in a causal map, are left out
   while (end > 0 && !a[end - 1] && !a[inner + end - 1] && !a[2 * inner + end - 1] && !a[3 * inner + end - 1]) end--;
   for (let column = 0; column < width; column += WIDE) {
     const one = column * inner;

@@ -61,7 +61,7 @@ export function place(index) {
 }
 
 /**
- * One number, and what it is the number of.
+ * One number with its label.
  *
  * @param {string} from
  * @param {string} to

@@ -1,5 +1,5 @@
 /**
- * A record: what was looked at. Written down in docs/record.md.
+ * A record of attention, as docs/record.md describes it.
  *
  * @typedef {{kind: string, items: string[], text?: string, rows?: number, columns?: number, picture?: string,
  *   edges?: [number, number][], border?: number}} Side
@@ -56,8 +56,8 @@ export class AttentionMap {
     this.notes = [
       raw.sums === "any" ? "The rows of this map need not sum to one; they are shown as they were used." : "",
       raw.encoding.startsWith("u8") ? "Stored as bytes: each weight is right to 1/510 of the largest in its row." : "",
-      this.inputs ? "A row x ▸ y is what was looked at from x, the last token read, when y was said." : "",
-      part ? "A part of each row: what is in the other text is not shown, and not made up for." : "",
+      this.inputs ? "A row x ▸ y has the weights from x, the last token read, when y was predicted." : "",
+      part ? "A part of each row: weights on the other text are left out, so the rows do not sum to one." : "",
     ]
       .filter(Boolean)
       .join(" ");
@@ -96,8 +96,8 @@ export class AttentionMap {
   }
 
   /**
-   * Which keys a row could not see. Of weights in full, those that are nothing: a softmax leaves something everywhere
-   * else. Bytes round the smallest to nothing, too, so of those only what comes after the row of a causal map.
+   * The keys that a row could not see. With full precision, those of weight 0: a softmax is positive everywhere else.
+   * Bytes round the smallest weights to 0 too, so with bytes only the keys after the row of a causal map.
    *
    * @param {number} row
    * @param {Float32Array} weights of that row
@@ -111,7 +111,7 @@ export class AttentionMap {
   }
 
   /**
-   * The query of a row of a head, and all keys of that head: what was compared, if it was kept.
+   * The query of a row of a head, and all keys of that head, if they were kept.
    *
    * @param {number} head
    * @param {number} row
@@ -137,8 +137,7 @@ export class AttentionMap {
   }
 
   /**
-   * The token that was read where a row looked from, if that is not the row's own: in a causal map of what is said,
-   * the token before it.
+   * The token read at a row, if it is not the row's own: in a causal map of predicted tokens, the token before it.
    *
    * @param {number} row
    */
@@ -204,7 +203,7 @@ export class Record {
   }
 
   /**
-   * Of a pair of texts that look at themselves and each other, what looks from each at each.
+   * The four blocks of self-attention over a pair of texts: from each text to each text.
    *
    * @param {AttentionMap[]} maps
    * @returns {Group[]}
@@ -232,7 +231,7 @@ export class Record {
   }
 
   /**
-   * The map of a name, and where it stands.
+   * The map of a name, and its place.
    *
    * @param {string} name
    */

@@ -1,10 +1,10 @@
 /**
  * Attention rollout (Abnar & Zuidema 2020): how much of each item of the first layer reaches each item of a later
- * one, if half of what a layer hands on comes through attention and half goes straight past it.
+ * one, if half of a layer's output comes through attention and half through the residual.
  *
  *     R_0 = I,   R_l = A_l R_{l−1},   A_l = rows of (½ mean over heads + ½ I), made to sum to one
  *
- * Of a pair of texts it follows both together; what is shown of it may be a block.
+ * For a pair of texts both are followed together; the picture may show one block.
  */
 
 import { chosen } from "./chosen.js";
@@ -18,7 +18,7 @@ export const rollout = {
   name: "rollout",
   label: "Rollout",
   about:
-    "Attention followed through the layers up to the chosen one, half of it passing each by (Abnar & Zuidema 2020).",
+    "Attention multiplied through the layers up to the chosen one, half of it by the residual (Abnar & Zuidema 2020).",
   head: "none",
   groups: stacks,
   available: (record) => stacks(record).length > 0,
@@ -95,7 +95,7 @@ class Rollout {
         columnRange: map.columnRange,
         note: group.maps.every(({ raw }, at) => raw.layer === null || raw.layer === at)
           ? ""
-          : "Not every layer is in this record: the rollout is of those that are.",
+          : "Not every layer is in this record: the rollout is over those that are.",
       };
     }
     if (this.explored) this.explorer.show(this.explored, state);

@@ -12,7 +12,7 @@ import { visible, written } from "./tokens.js";
 
 /** @typedef {import("./heat_map.js").Cell} Cell */
 
-const MOVED = "What moved the answer (gradient × input): blue towards it, orange away.";
+const MOVED = "How much each input item moved the answer (gradient × input): blue towards it, orange away.";
 
 /** @type {import("./views.js").View} */
 export const saliency = {

@@ -3,7 +3,7 @@
 const SWALLOWING = 0.2; // a column that has at least this share of a map's weight may not set the scale of its colours
 
 /**
- * The largest weight, but in self-attention without two things that say little and would make the rest pale: a first
+ * The largest weight, but in self-attention without two things that tell little and would make the rest pale: a first
  * or last row that sees one item alone (of a causal map, 1 by necessity), and columns that most rows look at, such as
  * [CLS]. No less than an eighth of the largest weight.
  *

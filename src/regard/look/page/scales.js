@@ -1,4 +1,4 @@
-/** One colour scale for pictures that stand side by side: the same colour is the same number in all of them. */
+/** One colour scale for pictures side by side: the same colour is the same number in all of them. */
 
 import { Scale } from "./palette.js";
 
@@ -11,7 +11,7 @@ export class Scales {
   }
 
   /**
-   * A picture says what numbers it has, and is painted; those of the same name are painted again if that changes theirs.
+   * Registers a picture's numbers and paints it; pictures of the same name are painted again if the scale changes.
    *
    * @param {object} member
    * @param {string} name

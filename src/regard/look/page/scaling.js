@@ -15,7 +15,7 @@ export function plane(distances) {
   const count = distances.length;
   const centred = centre(distances.map((row) => row.map((distance) => -0.5 * distance * distance)));
   const dominant = leading(centred, []);
-  const shift = Math.max(-dominant.value, 0); // distances no plane could have give negative eigenvalues: none may lead
+  const shift = Math.max(-dominant.value, 0); // distances that no plane has give negative eigenvalues; the shift keeps these from being the largest
   const shifted = centred.map((row, i) => row.map((value, j) => value + (i === j ? shift : 0)));
   const first = shift ? leading(shifted, []) : dominant;
   const second = leading(shifted, [first.vector]);

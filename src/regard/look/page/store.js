@@ -1,6 +1,6 @@
 /**
- * The one place that knows what is being looked at. Everything else is drawn from it, and the address of the page
- * holds it, so that an address shared is a view shared.
+ * The state of the page: what is shown and selected. Everything else is drawn from it, and the address of the page
+ * holds it, so that sharing an address shares the view.
  *
  * @typedef {object} State
  * @property {string} view
@@ -52,7 +52,7 @@ export class Store {
     this.listeners.add(listener);
   }
 
-  /** The state as part of an address: whatever is not as it begins. */
+  /** The state as part of an address: the values that differ from the initial ones. */
   hash() {
     const changed = Object.entries(this.state).filter(
       ([name, value]) => value !== INITIAL[/** @type {keyof State} */ (name)],

@@ -1,7 +1,7 @@
 /** The lines between two columns of tokens: those worth drawing, sorted by strength, and how to draw them. */
 
 const LEVELS = 8;
-const FEW = 40_000; // up to so many weights every visible one is a line; beyond, the strongest of each row
+const FEW = 40_000; // up to this many weights, each visible one is a line; with more, the strongest of each row
 const PER_ROW = 6;
 const FAINTEST = 0.02;
 
@@ -105,7 +105,7 @@ export function strandPoint({ left, right, y }, from, to, shift, along) {
 }
 
 /**
- * How far the lines of one head stand from the middle of a row, so that heads that agree are still seen apart.
+ * The offset of a head's lines from the middle of a row, so that heads that agree can be told apart.
  *
  * @param {number} at
  * @param {number} heads

@@ -1,5 +1,5 @@
 /**
- * Two canvases, one above the other: the picture, drawn when it changes, and what lies over it, drawn whenever the
+ * Two canvases, one above the other: the picture, drawn when it changes, and the overlay, drawn whenever the
  * pointer moves. Sized to their host in device pixels; coordinates are in CSS pixels.
  */
 
@@ -45,7 +45,7 @@ export class Surface {
     this.redrawOver();
   }
 
-  /** Draws what lies over the picture, before the next frame. */
+  /** Draws the overlay, before the next frame. */
   redrawOver() {
     this.waiting.over = true;
     this.waiting.frame ||= requestAnimationFrame(() => {

@@ -1,4 +1,4 @@
-/** The numbers of a picture as a table, for those who hear the page. */
+/** The numbers of a picture as a table, for screen readers. */
 
 import { element } from "./elements.js";
 import { largest } from "./ranking.js";
@@ -8,7 +8,7 @@ const MOST_CELLS = 600;
 const LONGEST_ROW = 20;
 
 /**
- * The whole matrix where it is small; else the largest numbers of the chosen row.
+ * The whole matrix if it is small; otherwise the largest numbers of the chosen row.
  *
  * @param {import("./matrix.js").Matrix} matrix
  * @param {{rows: string[], columns: string[], caption: string, row: number, write?: (value: number) => string}} about

@@ -1,4 +1,4 @@
-/** What each head tends to do, averaged over many sentences, and which heads are alike. */
+/** Statistics of each head, averaged over many sentences, and which heads are alike. */
 
 import { element } from "./elements.js";
 import { likeness } from "./likeness.js";
@@ -7,14 +7,14 @@ import { visible } from "./tokens.js";
 
 /** The columns, and what they mean. @type {[name: string, meaning: string][]} */
 const MEASURES = [
-  ["entropy", "how spread out its looks are"],
-  ["previous", "share of its looks that go to the item before"],
-  ["same", "… to the item itself"],
-  ["next", "… to the item after"],
-  ["first", "… to the first item"],
-  ["last", "… to the last item"],
-  ["punctuation", "… to punctuation"],
-  ["special", "… to special tokens"],
+  ["entropy", "how widely its attention is spread, in nats"],
+  ["previous", "share of its attention on the item before"],
+  ["same", "… on the item itself"],
+  ["next", "… on the item after"],
+  ["first", "… on the first item"],
+  ["last", "… on the last item"],
+  ["punctuation", "… on punctuation"],
+  ["special", "… on special tokens"],
   ["distance", "how far away it looks, on average, in items"],
 ];
 

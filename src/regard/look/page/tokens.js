@@ -1,4 +1,4 @@
-/** How tokens and numbers are written: whatever a token holds, it is seen as text, and seen whole or visibly cut. */
+/** How tokens and numbers are written: a token is always shown as text, whole or visibly cut. */
 
 /**
  * Characters that would be invisible, or turn the text around them.
@@ -69,7 +69,7 @@ export function written(value) {
 }
 
 /**
- * A log-probability as a percentage; null stands for a probability of nothing.
+ * A log-probability as a percentage; null means a probability of 0.
  *
  * @param {number | null | undefined} logprob
  */

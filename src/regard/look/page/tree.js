@@ -1,9 +1,9 @@
 /**
- * Where the hypotheses of a beam stand: a column for each step, and never more rows than the busiest step has nodes.
+ * The layout of the hypotheses of a beam: a column for each step, and never more rows than the busiest step has nodes.
  *
  * Children stand in the order of their parents, so that no link crosses another, as near to their parent's row as
- * there is room; the answer is the first row. Where the columns do not fit side by side they go on below, as a line of
- * text does: each such line is a band.
+ * there is room; the answer is the first row. Columns that do not fit side by side continue below, like lines of
+ * text: each such line is a band.
  *
  * @typedef {import("./record.js").BeamNode} BeamNode
  * @typedef {BeamNode & {index: number, from: Node | null, children: Node[], row: number, x: number, y: number,
@@ -37,7 +37,7 @@ export function grown(raw, dropped) {
     width: 0,
   }));
   for (const node of all) {
-    // what the answer grew from is part of the answer
+    // the ancestors of the answer are part of the answer
     if (node.state === "answer") for (let at = all[node.parent]; at; at = all[at.parent]) at.state = "answer";
   }
   const nodes = dropped ? all : all.filter(({ state }) => state !== "dropped");

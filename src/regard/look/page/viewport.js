@@ -1,4 +1,4 @@
-/** Which part of a grid of cells is seen, and how large: in CSS pixels, from the corner of the area with the cells. */
+/** The visible part of a grid of cells, and its scale: in CSS pixels, from the corner of the area with the cells. */
 
 const LARGEST_FITTED = 80;
 const LARGEST = 80;
@@ -43,7 +43,7 @@ export class Viewport {
     this.y = 0;
   }
 
-  /** Cell sizes at which everything is seen: square where that serves, oblong where one side is much longer. */
+  /** Cell sizes at which everything is visible: square if possible, oblong if one side is much longer. */
   fitted() {
     const width = Math.min(this.width / Math.max(this.columns, 1), LARGEST_FITTED);
     const height = Math.min(this.height / Math.max(this.rows, 1), LARGEST_FITTED);
@@ -125,7 +125,7 @@ export class Viewport {
     return row < this.rows && column < this.columns ? { row, column } : null;
   }
 
-  /** The cells that are seen, at least in part. */
+  /** The cells that are visible, at least in part. */
   seen() {
     return {
       firstRow: Math.floor(this.y / this.cellHeight),
