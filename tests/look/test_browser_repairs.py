@@ -103,7 +103,7 @@ def test_a_row_of_what_is_written_names_the_token_read_and_the_token_said(show: 
     playwright.expect(page.locator(".ranking h3")).to_have_text("O (about to say Romeo) looks at")
     point(page, 1, 0)
     assert page.locator(".reading p").inner_text() == "O ▸ Romeo → RO"
-    playwright.expect(page.locator("[data-note=map]")).to_contain_text("from x, the last token read, when y was predicted")
+    playwright.expect(page.locator("[data-note=map]")).to_contain_text("from x, the last token read, when y was")
 
 
 def test_two_models_share_one_scale_of_colours(show: Open):
