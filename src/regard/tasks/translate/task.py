@@ -177,7 +177,7 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
     def translate(
         self, model: nn.Module, texts: Sequence[str], *, decoding: DecodingConfig, prefix: Sequence[str] | None = None
     ) -> list[list[Answer]]:
-        """The `n_best` answers to each text, best first, in the order of the texts. An empty text has an empty one."""
+        """The `n_best` answers to each text, best first, in the order of the texts. Empty texts have empty answers."""
         assert isinstance(model, AnswersSources)
         sources = self.tokenizers.source.encode(list(texts))
         asked = worth_asking(texts, sources)
