@@ -94,6 +94,7 @@ def test_a_classifier_learns_from_each_and_a_text_is_read_the_same_in_company(tm
     again = regard.load(tmp_path / "model")
     with pytest.warns(match="trained on single texts"):
         together = again([TEXTS[0], "the sad", ("a cat", "sat on a happy film")])
+    with pytest.warns(match="trained on single texts"):
         alone = [again(TEXTS[0]), again("the sad"), again(("a cat", "sat on a happy film"))]
     for both in zip(together, alone, strict=True):
         assert [each["label"] for each in both[0]] == [each["label"] for each in both[1]]
