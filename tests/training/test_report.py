@@ -110,7 +110,9 @@ def test_counting_leaves_weights_and_random_state_alone():
 def test_a_report_has_the_keys_of_the_design():
     run = toy(steps=6)
     fit(run, Following(), schedule=lambda _: 0.01)
-    found = report.build(run, task="translate", kind="toy", scores={"bleu": Score(31.5)}, flops_per_target=840.0)
+    found = report.build(
+        run, task="translate", kind="toy", kept=[6], scores={"bleu": Score(31.5)}, flops_per_target=840.0
+    )
     keys = [
         "task",
         "kind",

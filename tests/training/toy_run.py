@@ -117,8 +117,8 @@ def toy(*, dropout: float = 0.3, **changes: Any) -> Run:
     )
 
 
-def learn(directory: Path, **changes: Any) -> dict[str, Any]:
-    """The whole way, silently."""
+def learn(directory: Path, *, console: Console | None = None, **changes: Any) -> dict[str, Any]:
+    """The whole way, silently unless there is a console."""
     with Path(os.devnull).open("w") as nowhere:
         return train(
             Predictor(),
@@ -129,7 +129,7 @@ def learn(directory: Path, **changes: Any) -> dict[str, Any]:
             names={"task": "follow", "kind": "toy"},
             objective=Objective("accuracy", higher=True),
             validate=validate,
-            console=Console(file=nowhere),
+            console=console or Console(file=nowhere),
         )
 
 

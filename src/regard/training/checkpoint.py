@@ -84,11 +84,16 @@ class DamagedError(Exception):
 
 
 class Checkpoints:
-    """The checkpoints of one run. `newest` is the step that was saved or resumed last, here and now; 0 before that."""
+    """The checkpoints of one run.
+
+    `newest` is the step that this process saved or resumed last, 0 before that; `kept` are the steps whose mean
+    `final_weights` returned.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.newest = 0
+        self.kept: list[int] = []
 
     def steps(self) -> list[int]:
         return [_step_of(path) for path in self._named() if path.is_dir()]
@@ -162,6 +167,8 @@ class Checkpoints:
         return grown[-run.config.average :]
 
     def final_weights(self, run: Run) -> Tensors:
+        """The mean of the members that can be read; a damaged one is left out with a warning."""
+        self.kept = []
         weights = averaging.mean(self._readable(run))
         if not weights:
             raise RegardError(f"no checkpoint in {self.directory} can be read; delete it and train again")
@@ -180,9 +187,12 @@ class Checkpoints:
     def _readable(self, run: Run) -> Iterator[Tensors]:
         for step in self.members(run):
             try:
-                yield _read_weights(self.path(step), _read_state(self.path(step)), run.model)
+                weights = _read_weights(self.path(step), _read_state(self.path(step)), run.model)
             except (DamagedError, RegardError) as damage:
                 warnings.warn(f"{self.path(step)} is damaged ({damage}); averaging without it", stacklevel=2)
+            else:
+                self.kept.append(step)
+                yield weights
 
     def _thin(self, run: Run) -> None:
         """Keep the newest whole, and the weights of what may still be averaged and of the best; remove the rest."""
@@ -368,9 +378,9 @@ def _read_bytes(path: Path) -> bytes:
         raise DamagedError(f"{path.name} cannot be read") from error
 
 
-def to_bytes(tensors: Tensors) -> bytes:
-    """The content of a safetensors file."""
-    return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+def to_bytes(tensors: Tensors, notes: dict[str, str] | None = None) -> bytes:
+    """The content of a safetensors file; `notes` are written into its header."""
+    return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, notes)
 
 
 def _canonical(state: Any) -> bytes:

@@ -58,6 +58,7 @@ def fit(
 
         run.step += 1
         run.epoch, run.position = group[-1].epoch, group[-1].position + 1
+        run.targets = targets
         run.tokens += targets
         run.loss = crew.total(total) / targets
         run.learning_seconds += time.perf_counter() - begin

@@ -9,10 +9,11 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
+from torch import Tensor
 
 from regard.training.run import Run
 
-SPEED_STEPS = 50  # the speed shown is that of this many last steps
+RECENT_STEPS = 50  # speed and loss are those of this many last steps: one batch alone has texts of one length
 
 
 class Progress:
@@ -30,9 +31,11 @@ class Progress:
             disable=not self.console.is_terminal,
         )
         self.line = self.bar.add_task("training", total=None, visible=False, figures="")
-        self.laps: deque[tuple[int, float]] = deque(maxlen=SPEED_STEPS)
+        self.laps: deque[tuple[int, float]] = deque(maxlen=RECENT_STEPS)
+        self.losses: deque[tuple[float | Tensor, int]] = deque(maxlen=RECENT_STEPS)  # of a step, and its targets
         self.first: tuple[int, float] | None = None
         self.shown = -self.every
+        self.step = 0
 
     def __enter__(self) -> Self:
         self.bar.start()
@@ -43,19 +46,28 @@ class Progress:
 
     def __call__(self, run: Run) -> None:
         now = time.monotonic()
-        self.first = self.first or (run.step, now)
-        self.laps.append((run.tokens, run.learning_seconds))
         if run.validated():
             self._say(validation(run))
+        if run.step == self.step:  # the end of the run was validated after its last step was shown
+            return
+        self.step = run.step
+        self.first = self.first or (run.step, now)
+        self.laps.append((run.tokens, run.learning_seconds))
+        self.losses.append((run.loss, run.targets))
         if now - self.shown < self.every and run.step < run.config.steps:
             return
         self.shown = now
         unit = getattr(run.batches, "unit", "tokens")
         pace = f"{self.speed():,.0f} {unit}/s  rate {run.learning_rate:.2e}  {self.left(run, now)}"
-        figures = f"loss {float(run.loss):.3f}  {pace}"
+        figures = f"loss {self.loss():.3f}  {_latest(run)}{pace}"
         self.bar.update(self.line, completed=run.step, total=run.config.steps, visible=True, figures=figures)
         if not self.console.is_terminal:
             self._say(f"step {run.step:,}/{run.config.steps:,}  {figures}")
+
+    def loss(self) -> float:
+        """The mean loss per target of the last steps: Σ loss · targets / Σ targets."""
+        targets = sum(number for _, number in self.losses)
+        return float(sum(loss * number for loss, number in self.losses)) / max(targets, 1)
 
     def speed(self) -> float:
         """Targets per second of learning, lately."""
@@ -75,6 +87,14 @@ class Progress:
 
     def _say(self, line: str) -> None:
         self.bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _latest(run: Run) -> str:
+    """The score that checkpoints are ranked by, at the last validation, if there was one."""
+    if not run.validations:
+        return ""
+    latest, name = run.validations[-1], run.objective.name
+    return f"validation {name} {latest[name]:.4g}  "
 
 
 def validation(run: Run) -> str:

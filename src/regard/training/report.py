@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -24,8 +24,11 @@ Shape = tuple[int, ...]
 Report = dict[str, Any]  # report.json
 
 
-def build(run: Run, *, task: str, kind: str, scores: Mapping[str, Score], flops_per_target: float) -> dict[str, Any]:
-    """All of report.json. `tokens` are targets learned from; `tokens_per_second` leaves validation and saving out."""
+def build(
+    run: Run, *, task: str, kind: str, kept: Sequence[int], scores: Mapping[str, Score], flops_per_target: float
+) -> Report:
+    """All of report.json. `kept` are the steps whose mean the weights are, `tokens` the targets learned from;
+    `tokens_per_second` leaves validation and saving out."""
     return {
         "task": task,
         "kind": kind,
@@ -39,12 +42,31 @@ def build(run: Run, *, task: str, kind: str, scores: Mapping[str, Score], flops_
         "seed": run.config.seed,
         "versions": versions(),
         "ended": run.ending(),
+        "kept": list(kept),
         "device": run.device.type,
         "threads": torch.get_num_threads(),
         "history": run.history,
         "validations": run.validations,
         "signatures": {name: score.signature for name, score in scores.items()},
     }
+
+
+def explain_kept(run: Run, kept: Sequence[int]) -> str:
+    """Which steps the weights are from, and why: the best validated ones, or the last."""
+    scores = {int(each["step"]): each[run.objective.name] for each in run.validations}
+    several = len(kept) > 1
+    steps = f"the mean of those of steps {_and(map(str, kept))}" if several else f"those of step {kept[0]}"
+    if run.config.average_of == "last" or not all(step in scores for step in kept):
+        return f"the weights are {steps}, the last {f'{len(kept)} checkpoints' if several else 'one'}"
+    best = f"best {len(kept)}" if several else "best"
+    found = _and(f"{scores[step]:.4g}" for step in kept)
+    return f"the weights are {steps}, the {best} of {len(scores)} validations by {run.objective.name}: {found}"
+
+
+def _and(words: Iterable[str]) -> str:
+    """Words for a sentence: "a, b and c"."""
+    *before, last = words
+    return f"{', '.join(before)} and {last}" if before else last
 
 
 def dump(report: Mapping[str, Any]) -> bytes:

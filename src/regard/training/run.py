@@ -31,6 +31,7 @@ class Run:
     step: int = 0
     epoch: int = 0  # the place of the next batch
     position: int = 0
+    targets: int = 0  # of the last update
     tokens: int = 0  # targets learned from
     seconds: float = 0.0  # of wall clock, in this and earlier sittings
     learning_seconds: float = 0.0  # of these, spent in updates

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
+import safetensors
 from rich.console import Console
 from torch import nn
 
 from regard import durable
 from regard.data.streams import Batch, Stream
+from regard.directory import CHECKPOINTS, CURVE, REPORT, WEIGHTS, ModelDirectory
 from regard.errors import RegardError
 from regard.kernels.linear import set_products
 from regard.tasks.base import Objective
 from regard.training import curve, machine, optimiser, randomness, report, schedule, watchers
 from regard.training.averaging import MovingAverage
-from regard.training.checkpoint import Checkpoints, load_weights, to_bytes, weights_of
+from regard.training.checkpoint import Checkpoints, load_weights, require_fit, to_bytes, weights_of
 from regard.training.config import TrainingConfig
 from regard.training.distribution import Crew
 from regard.training.learner import Loss
@@ -29,8 +30,8 @@ from regard.training.progress import Progress
 from regard.training.run import Run
 from regard.training.validation import Judge
 
-WEIGHTS, REPORT = "weights.safetensors", "report.json"
 LIMITS = ("training.steps", "training.minutes", "training.patience")  # how long a run lasts
+KEPT = "kept"  # a note in weights.safetensors: the step a run ended at, and the steps whose mean the weights are
 FLOP_BATCHES = 3  # batches on which the cost of learning is counted
 
 
@@ -49,12 +50,12 @@ def train(
     console: Console | None = None,
     crew: Crew | None = None,
 ) -> dict[str, Any]:
-    """Train a model in a directory, from where it was left if it was; return the report, and the model ready to use.
+    """Train a model in a directory, or resume its training there; return the report, and the model ready to use.
 
-    `names` holds the `task` and the `kind` for the report. `validate` gives scores while training, `objective` says
-    which of them ranks checkpoints, `score` (otherwise `validate`) judges the final weights. Writes
-    weights.safetensors, curve.png and, last, report.json: then the run is finished, and calling again changes nothing
-    unless there are steps to go. Raises `Interrupted` after Ctrl-C.
+    `names` holds the `task` and the `kind` for the report. `validate` gives scores while training and for the last
+    step, `objective` says which of them ranks checkpoints, `score` (otherwise `validate`) judges the final weights.
+    Writes weights.safetensors, curve.png and, last, report.json: then the run is finished, and calling again changes
+    nothing unless steps are left or one of these files is damaged. Raises `Interrupted` after Ctrl-C.
     """
     device = machine.prepare(config)
     model.to(device)
@@ -70,7 +71,7 @@ def train(
         moving=MovingAverage(model, decay=config.ema) if config.ema else None,
         precision=precision,
     )
-    checkpoints = Checkpoints(directory / "checkpoints")
+    checkpoints = Checkpoints(directory / CHECKPOINTS)
     randomness.seed(config.seed)
     resumed = checkpoints.resume(run)
     if not _finished(directory, run):
@@ -78,38 +79,44 @@ def train(
             console.out(f"resuming from step {run.step:,}")
         with ExitStack() as stack:
             interruption = stack.enter_context(watchers.Interruption(checkpoints))
-            watching = _watchers(run, checkpoints, stack=stack, validate=validate, console=console)
+            validation = watchers.Validation(validate) if validate and config.validate_every else None
+            telling = _telling(run, directory, stack=stack, console=console)
+            watching = _in_order(validation, telling, checkpoints)
             fit(run, task, schedule=schedule.build(config, width=width), watchers=[*watching, interruption], crew=crew)
-            if checkpoints.newest != run.step or config.minutes:  # a resumed run must see that its minutes are used up
+            validated = run.validated() or validation is None
+            if validation and not validated:  # without this the last step could not be chosen
+                validation.now(run)
+                for tell in telling:
+                    tell(run)
+            # with a time limit the step is saved once more: a resumed run must see that its minutes are used up
+            if checkpoints.newest != run.step or config.minutes or not validated:
                 checkpoints.save(run)
             interruption(run)
-        _conclude(run, task, checkpoints, directory=directory, names=names, score=score or validate)
+        kept = _conclude(run, task, checkpoints, directory=directory, names=names, score=score or validate)
+        if console:
+            console.out(kept)
     elif console:
         console.out(f"nothing is left to do: {run.ending()}; raise {', '.join(LIMITS)}, or choose another directory")
     checkpoints.finish(run)
-    load_weights(model, safetensors.torch.load_file(directory / WEIGHTS), origin=directory / WEIGHTS)
+    load_weights(model, ModelDirectory(directory).weights(), origin=directory / WEIGHTS)
     model.eval()
-    return _read_report(directory)
+    return ModelDirectory(directory).report()
 
 
-def _watchers(
-    run: Run,
-    checkpoints: Checkpoints,
-    *,
-    stack: ExitStack,
-    validate: Judge | None,
-    console: Console | None,
+def _telling(run: Run, directory: Path, *, stack: ExitStack, console: Console | None) -> list[Watcher]:
+    """The watchers that show to people what others have computed."""
+    progress = stack.enter_context(Progress(console=console))
+    if not run.config.tensorboard:
+        return [progress]
+    return [stack.enter_context(watchers.TensorBoard(directory / "tensorboard", step=run.step)), progress]
+
+
+def _in_order(
+    validation: watchers.Validation | None, telling: Sequence[Watcher], checkpoints: Checkpoints
 ) -> list[Watcher]:
-    """In their order: what a later one shows or saves, an earlier one has computed."""
-    chosen: list[Watcher] = [watchers.update_moving_average, watchers.record]
-    if validate:
-        chosen.append(watchers.Validation(validate))
-    if run.config.tensorboard:
-        logs = checkpoints.directory.with_name("tensorboard")
-        chosen.append(stack.enter_context(watchers.TensorBoard(logs, step=run.step)))
-    chosen.append(stack.enter_context(Progress(console=console)))
-    chosen.append(watchers.Saving(checkpoints))
-    return chosen
+    """The watchers of a run: a later one shows or saves what an earlier one has computed."""
+    judging = [validation] if validation else []
+    return [watchers.update_moving_average, watchers.record, *judging, *telling, watchers.Saving(checkpoints)]
 
 
 def _conclude(
@@ -120,22 +127,50 @@ def _conclude(
     directory: Path,
     names: Mapping[str, str],
     score: Judge | None,
-) -> None:
-    """Write what the run was for. The report comes last, because it says that the rest is there."""
-    load_weights(run.model, checkpoints.final_weights(run), origin=checkpoints.directory)
-    durable.write_file(directory / WEIGHTS, to_bytes(weights_of(run.model)))
+) -> str:
+    """Write the results; return a sentence that says which steps the weights are from.
+
+    The report is written last: if it is there, so is everything else.
+    """
+    kept = _written(directory, run)
+    if kept:
+        load_weights(run.model, ModelDirectory(directory).weights(), origin=directory / WEIGHTS)
+    else:
+        load_weights(run.model, checkpoints.final_weights(run), origin=checkpoints.directory)
+        kept = checkpoints.kept
+        # safetensors writes several notes in any order: one note keeps equal files equal
+        notes = {KEPT: f"{run.step}: {' '.join(map(str, kept))}"}
+        durable.write_file(directory / WEIGHTS, to_bytes(weights_of(run.model), notes))
     scores = watchers.judge(run, score) if score else {}
     batches = run.batches.stream(epoch=run.epoch, position=run.position)
     cost = report.flops_per_target(run.model, task, islice(batches, FLOP_BATCHES))
     title = f"{names['task']} · {names['kind']}"
     picture = curve.draw(run.history, run.validations, objective=run.objective, title=title)
-    durable.write_file(directory / "curve.png", picture)
-    whole = report.build(run, task=names["task"], kind=names["kind"], scores=scores, flops_per_target=cost)
+    durable.write_file(directory / CURVE, picture)
+    whole = report.build(run, task=names["task"], kind=names["kind"], kept=kept, scores=scores, flops_per_target=cost)
     durable.write_file(directory / REPORT, report.dump(whole))
+    return report.explain_kept(run, kept)
+
+
+def _written(directory: Path, run: Run) -> list[int]:
+    """The steps whose mean weights.safetensors holds, if it holds the final weights of this very step; else none.
+
+    Checkpoints that were averaged are gone once a run is finished, so such weights are not computed again.
+    """
+    try:
+        require_fit(run.model, ModelDirectory(directory).weights(), origin=directory / WEIGHTS)
+        with safetensors.safe_open(directory / WEIGHTS, "pt") as file:
+            ended, _, kept = (file.metadata() or {}).get(KEPT, "").partition(": ")
+        return [int(step) for step in kept.split()] if ended == str(run.step) else []
+    except (RegardError, ValueError):
+        return []
 
 
 def _finished(directory: Path, run: Run) -> bool:
-    """Whether all was done before: the run has ended where its report says."""
+    """Whether all was done before: the run has ended where its report says, and its weights can be read.
+
+    Files that are damaged are written again from the checkpoints.
+    """
     if not (directory / REPORT).exists():
         return False
     if not run.step:
@@ -143,9 +178,11 @@ def _finished(directory: Path, run: Run) -> bool:
             f"{directory} holds a finished model and no checkpoint to go on from; "
             "choose another directory, or delete this one to train anew"
         )
-    return bool(run.ending()) and _read_report(directory)["steps"] == run.step
-
-
-def _read_report(directory: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((directory / REPORT).read_bytes())
-    return found
+    stored = ModelDirectory(directory)
+    try:
+        require_fit(run.model, stored.weights(), origin=directory / WEIGHTS)
+        return bool(run.ending()) and stored.report().get("steps") == run.step
+    except RegardError as damage:
+        reason = str(damage).partition(";")[0]
+        warnings.warn(f"{reason}; it is written again from the checkpoint of step {run.step}", stacklevel=2)
+        return False

@@ -55,8 +55,11 @@ class Validation:
         self.validate = validate
 
     def __call__(self, run: Run) -> None:
-        if not run.config.validate_every or run.step % run.config.validate_every:
-            return
+        if run.config.validate_every and run.step % run.config.validate_every == 0:
+            self.now(run)
+
+    def now(self, run: Run) -> None:
+        """Validate this step."""
         with torch.random.fork_rng([run.device] if run.device.type == "cuda" else []), run.averaged():
             scores = {name: score.value for name, score in judge(run, self.validate).items()}
         if run.objective.name not in scores:
