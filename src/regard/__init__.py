@@ -16,9 +16,9 @@ from regard.version import __version__
 
 if TYPE_CHECKING:
     from regard import attention, layers, look, models, recipes
-    from regard.api import Model, load, train
+    from regard.api import Model, export_model, import_model, load, train
 
-_VERBS = {"Model", "load", "train"}
+_VERBS = {"Model", "export_model", "import_model", "load", "train"}
 _ROOMS = {"attention", "layers", "look", "models", "recipes"}
 
 __all__ = [
@@ -26,6 +26,8 @@ __all__ = [
     "RegardError",
     "__version__",
     "attention",
+    "export_model",
+    "import_model",
     "layers",
     "load",
     "look",
@@ -33,6 +35,10 @@ __all__ = [
     "recipes",
     "train",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

@@ -89,7 +89,9 @@ def demo(
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="a name that `regard recipes` lists, or a TOML file")],
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="a name that `regard recipes` lists, a TOML file, or a data file")
+    ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="the model directory, resumed if it exists; runs/RECIPE without")
     ] = None,

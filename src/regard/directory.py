@@ -77,12 +77,12 @@ class ModelDirectory:
 
     def write(self, codec: Codec) -> None:
         """Keep a codec; files of an earlier attempt with other settings are removed."""
+        files = codec_files(codec)
         for name in (*TOKENIZERS, LABELS):
-            (self.path / name).unlink(missing_ok=True)
-        if codec.tokenizers is not None:
-            codec.tokenizers.save(self.path)
-        if codec.labels:
-            durable.write_file(self.path / LABELS, json.dumps(codec.labels, ensure_ascii=False).encode())
+            if name in files:
+                durable.write_file(self.path / name, files[name])
+            else:
+                durable.remove_file(self.path / name)
 
     def report(self) -> dict[str, Any]:
         """report.json, or nothing if there is none."""
@@ -124,3 +124,12 @@ class ModelDirectory:
         if not isinstance(found, list) or not all(isinstance(label, str) for label in found):
             raise RegardError(f"{path} must be a list of texts; copy the model directory again")
         return tuple(found)
+
+
+def codec_files(codec: Codec) -> dict[str, bytes]:
+    """The files of a codec, by name."""
+    sides = [] if codec.tokenizers is None else [codec.tokenizers.source, codec.tokenizers.target]
+    shared = codec.tokenizers is not None and codec.tokenizers.shared
+    names = TOKENIZERS[:1] if shared else TOKENIZERS[1:]
+    files = {name: side.json.encode() for name, side in zip(names, sides, strict=False)}
+    return files | ({LABELS: json.dumps(codec.labels, ensure_ascii=False).encode()} if codec.labels else {})

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from regard import models, recipes
+from regard import models, recipes, tasks
 from regard.errors import RegardError
 from regard.recipes.presets import PRESETS
+from regard.tasks.base import OPTIONAL_KEYS
 
 FILES = sorted((Path(recipes.__file__).parent).glob("*.toml"))
 GOOD = """
@@ -135,3 +136,56 @@ def test_labels_are_smoothed_by_default_for_pairs_alone(task: str, given: str, e
     kind = "transformer" if task == "translate" else "gpt"
     text = f'task = "{task}"\n[data]\ntrain = "x"\n[model]\nkind = "{kind}"\n'
     assert recipes.parse(f"{text}[training]\n{given}", where="test").training.label_smoothing == expected
+
+
+CHANGED = {
+    "tokenizer.dropout": "tokenizer.dropout=0.1",
+    "tokenizer.shared": "tokenizer.shared=false",
+    "training.label_smoothing": "training.label_smoothing=0.3",
+    "training.r_drop": "training.r_drop=2",
+    "training.freeze": "training.freeze=1",
+    "training.layer_decay": "training.layer_decay=0.9",
+    "training.lora": "training.lora=4",
+    "model.body": "model.body=elsewhere",
+    "decoding": "decoding.beam=7",
+}
+
+
+def test_every_key_that_only_some_tasks_use_is_tried():
+    assert CHANGED.keys() == set(OPTIONAL_KEYS)
+
+
+@pytest.mark.parametrize("task", tasks.TASKS)
+@pytest.mark.parametrize("key", OPTIONAL_KEYS)
+def test_a_key_that_a_task_does_not_use_is_refused(task: str, key: str):
+    kinds = {"pairs": "transformer", "causal": "gpt", "encoder": "bert"}
+    kind = kinds[tasks.task(task).forms[0]]
+    text = f'task = "{task}"\n[model]\nkind = "{kind}"'
+    recipes.parse(text, where="test").refuse_ignored()
+    if key == "model.body" and "body" not in models.config_class(kind).model_fields:
+        return
+    changed = recipes.parse(text, where="test", changes=[CHANGED[key]])
+    if key in tasks.task(task).honours:
+        changed.refuse_ignored()
+    else:
+        with pytest.raises(RegardError, match=rf'{key}.* has no effect for task = "{task}"; leave it out'):
+            changed.refuse_ignored()
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["model.width", "model.layers", "training.threads", "training.steps", "data.max_length", "tokenizer.vocabulary"],
+)
+@pytest.mark.parametrize("number", [10**20, -(10**20), 10**400])
+def test_numbers_that_nothing_can_compute_with_are_refused(key: str, number: int):
+    with pytest.raises(RegardError, match=f"x.toml: {key} = -?1000") as error:
+        recipes.parse(GOOD, where="x.toml", changes=[f"{key}={number}"])
+    assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "change", ["data=3", "data=[1]", "model=3", "model=[]", "model.preset=[]", "model.preset={}", "training=x"]
+)
+def test_what_is_no_table_is_refused(change: str):
+    with pytest.raises(RegardError, match=r"^x\.toml: "):
+        recipes.parse(GOOD, where="x.toml", changes=[change])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from regard import durable, models, recipes, tasks
 from regard.api.body import open_model
-from regard.api.loading import complete, stored_recipe
-from regard.directory import RECIPE, REPORT, WEIGHTS, ModelDirectory
+from regard.api.loading import complete, path_of, stored_recipe
+from regard.directory import RECIPE, REPORT, WEIGHTS, ModelDirectory, codec_files
 from regard.errors import RegardError
 from regard.interchange.huggingface import Imported, export_directory, import_directory
 from regard.interchange.packages import find_directory
@@ -22,9 +22,13 @@ from regard.training.report import Report
 
 
 def import_model(source: str | Path, out: str | Path) -> Complete:
-    """Write a Hugging Face directory, or the one inside an installed package, as a model directory."""
-    directory = find_directory(source)
-    came, made = import_directory(directory), ModelDirectory(_new(Path(out)))
+    """Write a Hugging Face directory, or the one inside an installed package, as a model directory.
+
+    All of it is written or nothing, so that the same call works once there is space on the disk.
+    """
+    made = _new(path_of(out))
+    directory = find_directory(source if isinstance(source, str) else path_of(source))
+    came = import_directory(directory)
     if came.tokenizers is None:
         raise RegardError(f"{directory} has no tokenizer (tokenizer.json, vocab.txt or source.spm); add it")
     config, data = came.config, {}
@@ -36,11 +40,13 @@ def import_model(source: str | Path, out: str | Path) -> Complete:
         data = {"max_length": min(longest, read_longest(directory)) if use == "vector" else longest}
     tables = {"task": task, "data": data, "model": config.model_dump()}
     recipe = complete(recipes.make(tables, where=str(directory)), where=str(directory))
-    durable.write_directory(made.path, {})
-    made.write(Codec(came.tokenizers, () if came.head is None else tuple(came.head.labels)))
-    durable.write_file(made.path / RECIPE, recipe.to_toml().encode())
-    durable.write_file(made.path / REPORT, reports.dump(_report(came, task=task, kind=config.kind)))
-    durable.write_file(made.path / WEIGHTS, to_bytes(dict(came.weights)))
+    files = {
+        **codec_files(Codec(came.tokenizers, () if came.head is None else tuple(came.head.labels))),
+        RECIPE: recipe.to_toml().encode(),
+        REPORT: reports.dump(_report(came, task=task, kind=config.kind)),
+        WEIGHTS: to_bytes(dict(came.weights)),
+    }
+    durable.write_directory(made, files)
     return recipe
 
 
@@ -55,7 +61,7 @@ def _use(came: Imported) -> Use:
 
 def export_model(directory: str | Path, out: str | Path) -> None:
     """Write a model directory as Hugging Face's library reads it, and an embedder as sentence-transformers too."""
-    stored = ModelDirectory(Path(directory))
+    stored, out = ModelDirectory(path_of(directory)), path_of(out)
     if not stored.is_model:
         raise RegardError(f"{stored.path} is not a model directory: it has no {RECIPE}; train or import one")
     recipe, model = stored_recipe(stored), open_model(stored)
@@ -65,7 +71,7 @@ def export_model(directory: str | Path, out: str | Path) -> None:
         if pooling in WAYS.values():
             more = pooling_files(pooling=pooling, width=model.config.width, longest=longest)
     export_directory(
-        Path(out), config=model.config, weights=model.weights, tokenizers=model.tokenizers, head=model.head, more=more
+        out, config=model.config, weights=model.weights, tokenizers=model.tokenizers, head=model.head, more=more
     )
 
 

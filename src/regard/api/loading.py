@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from regard import recipes, tasks
@@ -11,11 +13,12 @@ from regard.api.model import Model
 from regard.api.translator import Translator
 from regard.api.writer import Writer
 from regard.directory import RECIPE, WEIGHTS, ModelDirectory
-from regard.errors import RegardError
+from regard.errors import RegardError, shown
 from regard.recipes import Complete, is_complete, setting
 from regard.tasks.base import Aligns, AnyTask, Streams
 from regard.training.checkpoint import load_weights
 from regard.training.report import Report
+from regard.training.size import LOADED, require_room
 from regard.training.tuning import tuned
 
 TABLES = ("task", "data", "tokenizer", "model", "training", "decoding")
@@ -23,13 +26,28 @@ TABLES = ("task", "data", "tokenizer", "model", "training", "decoding")
 
 def load(path: str | Path, *, why: str = "it was asked for") -> Model:
     """A trained model from its directory. Nothing in it is executed."""
-    directory = ModelDirectory(Path(path))
+    directory = ModelDirectory(path_of(path))
     directory.require()
     recipe = stored_recipe(directory)
     task = tasks.task(recipe.task).from_setting(setting(recipe), directory.codec(recipe.model.ids()))
+    require_room(task.module, recipe.model, device=torch.device("cpu"), each=LOADED)
     module = tuned(task.module(recipe.model), recipe.training)
     load_weights(module, directory.weights(), origin=directory.path / WEIGHTS)
     return model_of(directory.path, recipe, module.eval(), task, directory.report(), why=why)
+
+
+def path_of(given: object) -> Path:
+    """A path that was given in Python; what cannot be one is a RegardError."""
+    if not isinstance(given, str | PathLike):
+        raise RegardError(f"a path is expected, as a text or a Path, and not {shown(given)}")
+    path, reason = Path(given), "it holds a NUL character" if "\0" in str(given) else ""
+    try:
+        path.exists()
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        raise RegardError(f"{shown(str(path))} cannot be a path ({reason}); name another one")
+    return path
 
 
 def stored_recipe(directory: ModelDirectory) -> Complete:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from torch import nn
 
 from regard import tasks
 from regard.decoding.config import DecodingConfig, changed, shortened
-from regard.errors import RegardError
+from regard.errors import RegardError, shown
 from regard.look.capture import capture
 from regard.look.record import Record
 from regard.look.statistics import statistics
@@ -57,9 +57,11 @@ class Model:
         return self.surface.brief(self.answers([asked], decoding=None, **options)[0])
 
     def answers(
-        self, asked: Sequence[object], *, decoding: DecodingConfig | None = None, **options: JsonValue
+        self, asked: Iterable[object], *, decoding: DecodingConfig | None = None, **options: JsonValue
     ) -> list[Any]:
         """The whole answer to each input: for texts all `n_best`, best first, with their scores."""
+        if isinstance(asked, str | Mapping) or not isinstance(asked, Iterable):
+            raise RegardError(f"a list of inputs is expected, and not {shown(asked)}; for one input, call the model")
         inputs = [self.surface.from_json(each) for each in asked]
         return self.task.answer(self.module, inputs, self.options(decoding=decoding, **options))
 
@@ -162,7 +164,7 @@ class Model:
         """Write the model as Hugging Face's library reads it."""
         from regard.api.exchange import export_model
 
-        export_model(self.path, Path(out))
+        export_model(self.path, out)
 
     @property
     def judged_on(self) -> str:

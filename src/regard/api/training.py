@@ -18,17 +18,18 @@ from torch import nn
 
 from regard import durable, models, recipes, tasks
 from regard.api.body import codec_of, completed, start_from
-from regard.api.loading import model_of
+from regard.api.loading import model_of, path_of
 from regard.api.model import Model
 from regard.data.streams import Batch, Stream
-from regard.directory import RECIPE, WEIGHTS, ModelDirectory
-from regard.errors import RegardError
+from regard.directory import LABELS, RECIPE, TOKENIZERS, WEIGHTS, ModelDirectory
+from regard.errors import RegardError, listed
 from regard.interchange.huggingface import Imported
 from regard.recipes import Complete, Recipe, Wish, setting
 from regard.tasks.base import AnyTask, Codec, Extends, Objective, RunOptions, Work
 from regard.training import machine
 from regard.training.checkpoint import Checkpoints
 from regard.training.distribution import Crew
+from regard.training.size import TRAINED, require_room
 from regard.training.train import LIMITS
 from regard.training.train import train as train_in
 from regard.training.tuning import tuned
@@ -56,21 +57,22 @@ def train(
 ) -> Model:
     """Train what a recipe says, in the directory `out` (runs/NAME unless given); a run that was begun is resumed.
 
+    `recipe` is the name of a bundled recipe, a TOML file, a data file (the recipe that fits it is taken) or a `Recipe`.
     `changes` are "key=value" as on the command line; `show` reports progress on standard error.
     """
-    wish = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes)
+    crew = Crew.here()
+    console = Console(stderr=True, quiet=not show or not crew.leads, highlight=False)
+    wish = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes, tell=console.out)
     name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
-    path = Path(out) if out is not None else Path("runs") / name
+    path = path_of(out) if out is not None else Path("runs") / name
     chosen, body = completed(wish)
     forms = tasks.task(chosen.task).forms
     if models.KINDS[chosen.kind].form not in forms:
         able = ", ".join(kind for form in forms for kind in models.kinds(form))
         raise RegardError(f'task = "{chosen.task}" is for the kinds {able}, and not for kind = "{chosen.kind}"')
-    crew = Crew.here()
     _make_directory(path)
     with durable.alone(path) if crew.leads else nullcontext():
-        quiet = not show or not crew.leads
-        return _train(chosen, body, ModelDirectory(path), crew, Console(stderr=True, quiet=quiet, highlight=False))
+        return _train(chosen, body, ModelDirectory(path), crew, console)
 
 
 def _train(recipe: Complete, body: Imported | None, directory: ModelDirectory, crew: Crew, console: Console) -> Model:
@@ -79,6 +81,7 @@ def _train(recipe: Complete, body: Imported | None, directory: ModelDirectory, c
     machine.prepare(recipe.training)
     prepared = prepare(recipe, body, directory, crew, begun=begun, console=console)
     _require_same_data(directory, prepared.batches.checksum, begun=begun, crew=crew)
+    needed = [name for name in (RECIPE, *TOKENIZERS, LABELS) if (directory.path / name).exists()]
     console.out(prepared.summary)
     report = train_in(
         prepared.module,
@@ -97,6 +100,11 @@ def _train(recipe: Complete, body: Imported | None, directory: ModelDirectory, c
     if isinstance(prepared.task, Extends):
         for name, content in prepared.task.files(prepared.batches, recipe.decoding).items():
             crew.first(partial(durable.write_file, directory.path / name, content))
+    if missing := [name for name in needed if not (directory.path / name).is_file()]:
+        raise RegardError(
+            f"{directory.path} was changed while training in it: {listed(missing)} of it is missing, so there is no "
+            "whole model; train again in another directory, with -o"
+        )
     return model_of(directory.path, recipe, prepared.module, prepared.task, report)
 
 
@@ -113,9 +121,10 @@ def prepare(
     kind, chosen, training = tasks.task(recipe.task), setting(recipe), recipe.training
     with console.status("reading the examples") as status:
         work = Work(directory.work, Telling(console, status), crew.share)
+        work.tell("reading the examples …", milestone=True)
         splits = crew.in_turn(lambda: kind.open(chosen, work))
         if not begun:
-            work.tell("learning a vocabulary")
+            work.tell("learning a vocabulary …", milestone=True)
             crew.first(lambda: directory.write(kind.learn(chosen, splits.train, codec_of(body) if body else None)))
         codec = directory.codec(recipe.model.ids())
         task = kind.from_setting(chosen, codec)
@@ -124,6 +133,8 @@ def prepare(
         held_out = crew.in_turn(lambda: task.batches(splits.valid, chosen, work, name="valid"))
         quick = task.quick_exam(splits.valid, held_out)
         whole = task.exam(splits.judged, RunOptions(recipe.decoding))
+    device, each = machine.choose_device(training.device), TRAINED + 4 * bool(training.ema)
+    require_room(task.module, recipe.model, device=device, each=each)
     torch.manual_seed(training.seed)
     module = task.module(recipe.model)
     if body is not None:
@@ -134,7 +145,7 @@ def prepare(
         task=task,
         batches=batches,
         objective=objective,
-        validate=validation(task, held_out, quick, machine.choose_device(training.device)),
+        validate=validation(task, held_out, quick, device),
         score=final(whole, console),
         summary=_summary(recipe, codec, module, {"train": batches, "valid": held_out}),
     )
@@ -204,14 +215,7 @@ def _make_directory(path: Path) -> None:
 def _require_same_data(directory: ModelDirectory, checksum: str, *, begun: bool, crew: Crew) -> None:
     """A run is resumed with the data it began with; what counts is the content, not the place or time of the files."""
     note = directory.work / "learned-from.json"
-    known = None
-    if note.exists():
-        try:
-            known = json.loads(note.read_bytes())
-        except (OSError, ValueError, RecursionError):
-            warnings.warn(
-                f"{note} is damaged and is written again; whether the data has changed cannot be told", stacklevel=2
-            )
+    known = _checksum_in(note)
     if known == checksum:
         return
     if begun and known is not None:
@@ -221,7 +225,21 @@ def _require_same_data(directory: ModelDirectory, checksum: str, *, begun: bool,
         )
 
     def write() -> None:
-        note.parent.mkdir(exist_ok=True)
+        durable.make_directory(note.parent)
         durable.write_file(note, json.dumps(checksum).encode())
 
     crew.first(write)
+
+
+def _checksum_in(note: Path) -> str | None:
+    """The checksum of the data that a run began with; None if there is no file, or if it is damaged."""
+    if not note.exists():
+        return None
+    try:
+        known = json.loads(note.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        known = None
+    if isinstance(known, str):
+        return known
+    warnings.warn(f"{note} is damaged and is written again; whether the data has changed is not known", stacklevel=2)
+    return None

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.api.model import Model
 from regard.decoding.config import DecodingConfig
-from regard.errors import RegardError
+from regard.errors import RegardError, shown
 from regard.tasks.base import TOGETHER, Aligns, Compares
 from regard.tasks.surfaces import Answer
 
@@ -31,6 +31,8 @@ class Translator(Model):
     ) -> dict[str, dict[str, float]]:
         """This model and another on the same pairs: scores of both, and how likely their difference is chance."""
         task, options = self._comparing, self.options(decoding=decoding)
+        if not isinstance(other, Model):
+            raise RegardError(f"another model is expected, and not {shown(other)}; load one with regard.load")
         if not isinstance(other.task, Compares):
             raise RegardError(
                 f'{other.path} is for task = "{other.recipe.task}", and cannot be compared with {self.path}'

@@ -10,6 +10,7 @@ from typing import Protocol, Self
 import tokenizers
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from regard import durable
 from regard.data.vocabularies import SPACE, Kind, Split, learn
 from regard.errors import RegardError
 from regard.special import NAMES, OWN, Special
@@ -139,7 +140,7 @@ class Tokenizer:
         return [unk if number in silent else number for number in row]
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text(self.json, encoding="utf-8")
+        durable.write_file(Path(path), self.json.encode())
 
     @classmethod
     def load(cls, path: str | Path, *, special: Special = OWN) -> Self:

@@ -1,20 +1,24 @@
 """A recipe is everything a run needs, as TOML: checked key by key, completed with defaults, kept beside the model.
 
-`load("g2p")` reads a bundled recipe, `load("my.toml")` a file; `changes` are the `--set key=value` of the command line.
-Paths in a recipe count from the current folder.
+`load("g2p")` reads a bundled recipe, `load("my.toml")` a file, `load("my.tsv")` the bundled recipe that fits a data
+file; `changes` are the `--set key=value` of the command line. Paths in a recipe are relative to the current folder.
 
 recipe    Recipe: the checked tables
 body      [model] that starts from a pretrained model
 presets   sizes with a name
+own_data  the recipe and the columns that fit a data file
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeGuard, cast
+
+from pydantic import BaseModel
 
 from regard import models, tasks
 from regard.checking import check
@@ -22,6 +26,7 @@ from regard.data.splits import DataTable
 from regard.errors import RegardError, shown, unknown_name
 from regard.models.facts import ModelConfig
 from regard.recipes.body import Pretrained
+from regard.recipes.own_data import find_columns, recipe_for
 from regard.recipes.presets import fill_in
 from regard.recipes.recipe import Complete, Recipe, differences, setting
 
@@ -41,7 +46,9 @@ __all__ = [
 ]
 
 Wish = Recipe[DataTable, ModelConfig] | Recipe[DataTable, Pretrained]  # as written: [model] may name a pretrained body
+Tell = Callable[[str], None]
 DEFAULT_TASK = "translate"
+LARGEST = 2**63 - 1  # what an integer of torch or numpy can hold
 
 
 def is_complete(recipe: Wish) -> TypeGuard[Complete]:
@@ -58,31 +65,43 @@ def bundled() -> dict[str, str]:
     return found
 
 
-def load(recipe: str | Path, changes: Iterable[str] = ()) -> Wish:
-    """A bundled recipe by name, or a TOML file, with `changes` of the form "training.steps=500"."""
-    where, text = _find(str(recipe))
-    return parse(text, where=where, changes=changes)
+def load(recipe: str | Path, changes: Iterable[str] = (), *, tell: Tell = lambda _: None) -> Wish:
+    """A bundled recipe by name, a TOML file, or the bundled recipe that fits a data file.
+
+    `changes` are of the form "training.steps=500"; `tell` is called with what was decided for the user.
+    """
+    name, changes = str(recipe), list(changes)
+    if _is_data(name):
+        fitting, why = recipe_for(name)
+        tell(f"{name} is trained with the recipe {fitting}: {why}")
+        name, changes = fitting, [f"data.train={json.dumps(name)}", *changes]
+    where, text = _find(name)
+    table = _tables(text, where=where)
+    for change in changes:
+        _apply(table, change)
+    if name in bundled():
+        _drop_other_data(table, changes, tell)
+    return make(table, where=where, tell=tell)
 
 
 def parse(text: str, *, where: str, changes: Iterable[str] = ()) -> Wish:
     """A recipe from its TOML; `where` is named in errors."""
-    try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise RegardError(f"{where} is not TOML: {error}") from None
+    table = _tables(text, where=where)
     for change in changes:
         _apply(table, change)
     return make(table, where=where)
 
 
-def make(table: Mapping[str, Any], *, where: str) -> Wish:
+def make(table: Mapping[str, Any], *, where: str, tell: Tell = lambda _: None) -> Wish:
     """A recipe from its tables: the task checks [data], the kind checks [model]."""
+    _refuse_absurd(table, where=where)
     name = table.get("task", DEFAULT_TASK)
     if not isinstance(name, str) or name not in tasks.TASKS:
         raise unknown_name(f"{where}: task", str(name), tasks.TASKS)
     model = _model_table(table, where=where)
     chosen = tasks.task(name)
     whole = {"task": name, "data": {}, **table, "model": model}
+    _find_columns(whole["data"], chosen.data, tell)
     for key, value in chosen.defaults.items():
         outer, _, inner = key.partition(".")
         if isinstance(whole.setdefault(outer, {}), dict):
@@ -91,6 +110,45 @@ def make(table: Mapping[str, Any], *, where: str) -> Wish:
     config = models.config_class(kind) if kind is not None else Pretrained
     parts = cast(type[Recipe[DataTable, ModelConfig]], Recipe.__class_getitem__((chosen.data, config)))
     return check(parts, whole, where=where)
+
+
+def _refuse_absurd(table: Mapping[str, Any], *, where: str, prefix: str = "") -> None:
+    """Refuse whole numbers that do not fit into 63 bits, wherever they stand: nothing can compute with them."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            _refuse_absurd(value, where=where, prefix=f"{prefix}{key}.")
+        elif isinstance(value, int) and abs(value) > LARGEST:
+            raise RegardError(f"{where}: {prefix}{key} = {shown(value)} is too large a number; use a smaller one")
+
+
+def _find_columns(data: object, config: type[DataTable], tell: Tell) -> None:
+    """Replace `auto = true` in [data.columns] by the columns that are found in data.train, unless some are given."""
+    columns = data.get("columns") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(columns, dict) or columns.get("auto") is not True:
+        return
+    given = {role: column for role, column in columns.items() if role != "auto"}
+    roles = config.model_fields["columns"].annotation
+    assert isinstance(roles, type)
+    assert issubclass(roles, BaseModel)
+    found, sentence = ({}, "") if given else find_columns(data.get("train"), list(roles.model_fields))
+    data["columns"] = {**found, **given}
+    if sentence:
+        tell(sentence)
+
+
+def _drop_other_data(table: Mapping[str, Any], changes: Iterable[str], tell: Tell) -> None:
+    """Leave out the valid and test files of a bundled recipe whose training data was changed."""
+    changed = {change.partition("=")[0].strip() for change in changes}
+    data = table.get("data")
+    if "data.train" not in changed or not isinstance(data, dict):
+        return
+    left = [key for key in ("valid", "test") if data.get(key) and f"data.{key}" not in changed]
+    for key in left:
+        del data[key]
+    if left:
+        names = " and ".join(f"data.{key}" for key in left)
+        verbs = ("belong", "are") if len(left) > 1 else ("belongs", "is")
+        tell(f"{names} of the recipe {verbs[0]} to its own data.train and {verbs[1]} not used; name yours with --set")
 
 
 def _model_table(table: Mapping[str, Any], *, where: str) -> dict[str, Any]:
@@ -108,16 +166,32 @@ def _model_table(table: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     return fill_in(model, data=data if isinstance(data, dict) else {}, where=where)
 
 
+def _tables(text: str, *, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise RegardError(f"{where} is not TOML: {error}") from None
+
+
+def _is_data(name: str) -> bool:
+    """Whether a name is that of a data file: any file that is neither TOML nor named like a bundled recipe."""
+    path = Path(name)
+    try:
+        return path.suffix != ".toml" and name not in bundled() and path.is_file()
+    except (OSError, ValueError) as error:
+        raise RegardError(f"{shown(name)} cannot be read: {shown(str(error))}") from None
+
+
 def _find(recipe: str) -> tuple[str, str]:
     """Where a recipe is, and its text."""
     path = Path(recipe)
     try:
-        if path.suffix == ".toml" or path.is_file():
+        if path.suffix == ".toml":
             return recipe, path.read_text("utf-8")
     except FileNotFoundError:
         raise RegardError(f"{recipe} does not exist; name a TOML file or one of {', '.join(bundled())}") from None
     except (OSError, ValueError) as error:
-        raise RegardError(f"{shown(recipe)} cannot be read: {error}") from None
+        raise RegardError(f"{shown(recipe)} cannot be read: {shown(str(error))}") from None
     if recipe not in bundled():
         raise unknown_name("recipe", recipe, bundled())
     return f"recipe {recipe}", (resources.files(__package__) / f"{recipe}.toml").read_text("utf-8")
@@ -125,7 +199,7 @@ def _find(recipe: str) -> tuple[str, str]:
 
 def _apply(table: dict[str, Any], change: str) -> None:
     """Put one "key=value" into the table; a value that is not valid TOML is read as a string."""
-    key, sign, value = change.partition("=")
+    key, sign, value = str(change).partition("=")
     if not sign or not key.strip():
         raise RegardError(f"--set {shown(change)}: expected KEY=VALUE, for example training.steps=500")
     try:

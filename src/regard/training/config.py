@@ -18,7 +18,7 @@ class TrainingConfig(BaseModel):
     steps: int = Field(10_000, ge=1, le=MOST_STEPS, description="updates to make at most; schedules end here")
     minutes: float | None = Field(None, gt=0, description="wall-clock budget: stop cleanly after this long")
     batch_tokens: int = Field(4096, ge=1, le=10**9, description="target tokens in a batch, padding included")
-    accumulate: int = Field(1, ge=1, le=10**6, description="batches whose gradients are summed into one update")
+    accumulate: int = Field(1, ge=1, le=10_000, description="batches whose gradients are summed into one update")
 
     learning_rate: float = Field(0.001, gt=0, description="highest rate; for noam the factor before the formula")
     lowest_rate: float = Field(0.0, ge=0, description="the rate that cosine and linear end at")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -68,6 +71,32 @@ def choose_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, ImportError) as error:
         there = " or ".join(f'"{kind}"' for kind in ("auto", "cpu", *([accelerator.type] if accelerator else [])))
         raise RegardError(f'device="{name}" cannot be used on this machine; try {there}') from error
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can still be allocated on a device; where the system does not say, more than any model needs."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text("ascii").splitlines())
+        return 1024 * int(lines["MemAvailable"].split()[0])
+    except (OSError, ValueError, KeyError):
+        return sys.maxsize
+
+
+@contextmanager
+def explaining_memory() -> Iterator[None]:
+    """Turn an allocation that failed while training into a sentence."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        out = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
+        if not out:
+            raise
+        raise RegardError(
+            "there is not enough memory for a step of training; lower training.batch_tokens, data.max_length "
+            "or the sizes of [model]"
+        ) from error
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:

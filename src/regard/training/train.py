@@ -82,7 +82,9 @@ def train(
             validation = watchers.Validation(validate) if validate and config.validate_every else None
             telling = _telling(run, directory, stack=stack, console=console)
             watching = _in_order(validation, telling, checkpoints)
-            fit(run, task, schedule=schedule.build(config, width=width), watchers=[*watching, interruption], crew=crew)
+            rates = schedule.build(config, width=width)
+            with machine.explaining_memory():
+                fit(run, task, schedule=rates, watchers=[*watching, interruption], crew=crew)
             validated = run.validated() or validation is None
             if validation and not validated:  # without this the last step could not be chosen
                 validation.now(run)

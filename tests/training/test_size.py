@@ -1,0 +1,65 @@
+import pytest
+import torch
+
+from regard import models
+from regard.errors import RegardError
+from regard.training import machine
+from regard.training.size import count_parameters, require_room
+
+SIZES = {
+    "transformer": {"layers": 5, "width": 24, "heads": 2, "hidden": 13},
+    "seq2seq": {"layers": 4, "width": 14},
+    "rnn": {"layers": 3, "width": 22},
+    "gpt": {"layers": 7, "width": 24, "heads": 2, "maximum": 11},
+    "bert": {"layers": 5, "width": 24, "heads": 2, "maximum": 11},
+    "elmo": {"layers": 3, "width": 14},
+}
+
+
+def build(config):
+    return models.from_config(config, vocabulary=17)
+
+
+def config_of(kind, **changes):
+    return models.config_class(kind).model_validate({**SIZES[kind], **changes})
+
+
+@pytest.mark.parametrize("kind", models.KINDS)
+def test_parameters_are_counted_without_building_the_model(kind):
+    made = build(config_of(kind))
+    assert count_parameters(build, config_of(kind)) == sum(weight.numel() for weight in made.parameters())
+
+
+@pytest.mark.parametrize("sides", [{"encoder_layers": 6}, {"encoder_layers": 6, "decoder_layers": 3}])
+def test_sides_of_different_depth_are_counted(sides):
+    config = config_of("transformer", **sides)
+    assert count_parameters(build, config) == sum(weight.numel() for weight in build(config).parameters())
+
+
+@pytest.mark.parametrize("kind", models.KINDS)
+@pytest.mark.parametrize("change", [{"layers": 10**9}, {"width": 2 * 10**6}, {"width": 2 * 10**17}])
+def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_built(kind, change):
+    with pytest.raises(RegardError, match=r"\[model\] (describes [\d,]+ parameters|has sizes that no tensor can have)"):
+        require_room(build, config_of(kind, **change), device=torch.device("cpu"), each=16)
+
+
+def test_the_error_says_what_is_needed_and_what_is_free(monkeypatch):
+    monkeypatch.setattr(machine, "free_memory", lambda _: 3_000_000_000)
+    with pytest.raises(RegardError, match=r"describes .*,\d\d\d parameters, which need 134\.4 GB .* 3\.0 GB are free"):
+        require_room(build, config_of("gpt", width=10**4), device=torch.device("cpu"), each=16)
+    require_room(build, config_of("gpt"), device=torch.device("cpu"), each=16)
+
+
+def test_memory_that_is_free_is_less_than_what_can_be_addressed():
+    assert 0 < machine.free_memory(torch.device("cpu")) < 2**63
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_an_allocation_that_fails_while_training_is_a_sentence(error):
+    with pytest.raises(RegardError, match="not enough memory for a step"), machine.explaining_memory():
+        raise error
+
+
+def test_other_errors_while_training_are_left_alone():
+    with pytest.raises(RuntimeError, match="shapes"), machine.explaining_memory():
+        raise RuntimeError("shapes")
