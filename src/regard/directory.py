@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
 
 from regard import durable
 from regard.data.tokenizers import Tokenizers
-from regard.errors import RegardError
+from regard.data.whole import read_bytes, read_text
+from regard.errors import RegardError, cut, shown
 from regard.special import OWN, Special
 from regard.tasks.base import Codec
 
@@ -22,6 +25,12 @@ if TYPE_CHECKING:
 RECIPE, WEIGHTS, REPORT, LABELS, CURVE = "recipe.toml", "weights.safetensors", "report.json", "labels.json", "curve.png"
 TOKENIZERS = ("tokenizer.json", "source.json", "target.json")
 CHECKPOINTS = "checkpoints"
+LAYERS = ("layers", "encoder_layers", "decoder_layers")
+SIZES = (*LAYERS, "width", "embedding", "heads", "hidden", "vocabulary", "target_vocabulary")
+
+
+def damaged_weights(path: Path, error: Exception) -> RegardError:
+    return RegardError(f"{path} is damaged ({cut(error)}); copy the model directory again, or train it anew")
 
 
 @dataclass(frozen=True)
@@ -37,24 +46,45 @@ class ModelDirectory:
 
     @property
     def is_model(self) -> bool:
-        return (self.path / RECIPE).is_file()
+        return durable.is_file(self.path / RECIPE)
 
     def require(self) -> None:
         """Refuse a directory that holds no trained model."""
-        if not (self.path / WEIGHTS).is_file():
+        if not durable.is_file(self.path / WEIGHTS):
             raise RegardError(
-                f"{self.path} is not a model directory: it has no {WEIGHTS}; train one with: regard train"
+                f"{cut(self.path)} is not a model directory: it has no {WEIGHTS}; train one with: regard train"
             )
 
     def tables(self) -> dict[str, Any]:
-        """The tables of the recipe, unchecked; for those who cannot wait for torch."""
+        """The tables of the recipe, for those who cannot wait for torch: only their sizes are checked."""
         self.require()
         try:
-            return tomllib.loads((self.path / RECIPE).read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+            found = tomllib.loads(read_text(self.path / RECIPE))
+        except (OSError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise RegardError(
-                f"{self.path / RECIPE} cannot be read ({error}); copy the model directory again"
+                f"{self.path / RECIPE} cannot be read ({cut(error)}); copy the model directory again"
             ) from None
+        model = found.get("model")
+        if isinstance(model, dict):
+            self._require_sizes(model)
+        return found
+
+    def _require_sizes(self, model: Mapping[str, object]) -> None:
+        """Refuse sizes that the weights cannot have, before anybody makes room for a model of these sizes."""
+        path = self.path / WEIGHTS
+        try:
+            with safe_open(path, framework="numpy") as file:
+                largest = max((size for name in file.keys() for size in file.get_slice(name).get_shape()), default=0)
+                tensors = len(file.keys())
+        except (OSError, SafetensorError) as error:
+            raise damaged_weights(path, error) from None
+        for key in SIZES:
+            size, most = model.get(key), tensors if key in LAYERS else largest
+            if isinstance(size, int) and size > most:
+                raise RegardError(
+                    f"{self.path / RECIPE}: model.{key} = {shown(size)} does not fit {WEIGHTS}, which has {tensors:,} "
+                    f"tensors of at most {largest:,} rows; was the recipe changed? use the old one"
+                )
 
     def special(self) -> Special:
         """The special ids that the recipe states, or those that all vocabularies learned here share."""
@@ -69,7 +99,14 @@ class ModelDirectory:
         """tokenizer.json, or source.json and target.json; None where there is no file of these names."""
         if not any((self.path / name).exists() for name in TOKENIZERS):
             return None
-        return Tokenizers.load(self.path, special=special)
+        return Tokenizers.load(self.path, special=special, rows=self._rows())
+
+    def _rows(self) -> tuple[int | None, int | None]:
+        """How many tokens the recipe says that source and target have, where it does."""
+        model = self.tables().get("model") if durable.is_file(self.path / WEIGHTS) else None
+        stated = [model.get(key) if isinstance(model, dict) else None for key in ("vocabulary", "target_vocabulary")]
+        source, target = (size if isinstance(size, int) else None for size in stated)
+        return source, target
 
     def codec(self, special: Special) -> Codec:
         """What was learned from the data before training."""
@@ -88,12 +125,12 @@ class ModelDirectory:
         """report.json, or nothing if there is none."""
         path = self.path / REPORT
         try:
-            found = json.loads(path.read_bytes())
+            found = json.loads(read_bytes(path))
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise RegardError(
-                f"{path} is damaged ({error}); copy the model directory again, or delete that file"
+                f"{path} is damaged ({cut(error)}); copy the model directory again, or delete that file"
             ) from None
         if not isinstance(found, dict):
             raise RegardError(
@@ -108,19 +145,17 @@ class ModelDirectory:
         path = self.path / WEIGHTS
         try:
             return safetensors.torch.load_file(path)
-        except (OSError, safetensors.SafetensorError) as error:
-            raise RegardError(
-                f"{path} is damaged ({error}); copy the model directory again, or train it anew"
-            ) from None
+        except (OSError, SafetensorError) as error:
+            raise damaged_weights(path, error) from None
 
     def _labels(self) -> tuple[str, ...]:
         path = self.path / LABELS
         try:
-            found = json.loads(path.read_bytes())
+            found = json.loads(read_bytes(path))
         except FileNotFoundError:
             return ()
-        except (OSError, ValueError, RecursionError) as error:
-            raise RegardError(f"{path} is damaged ({error}); copy the model directory again") from None
+        except (ValueError, RecursionError) as error:
+            raise RegardError(f"{path} is damaged ({cut(error)}); copy the model directory again") from None
         if not isinstance(found, list) or not all(isinstance(label, str) for label in found):
             raise RegardError(f"{path} must be a list of texts; copy the model directory again")
         return tuple(found)

@@ -86,6 +86,14 @@ def remove_directory(path: Path) -> None:
         _discard(dying)
 
 
+def is_file(name: str | Path) -> bool:
+    """Whether a name is that of a regular file; a text that cannot be a name, being too long, is not."""
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def remove_file(path: Path) -> None:
     """Remove a file, if it is there."""
     with _explaining(path, "remove"):

@@ -1,7 +1,13 @@
 """What a user can put right."""
 
 import difflib
+import reprlib
 from collections.abc import Iterable
+
+LONGEST = 200  # characters of somebody's text that an error repeats
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxlong = _BRIEF.maxother = LONGEST
 
 
 class RegardError(ValueError):
@@ -17,10 +23,15 @@ def listed(names: Iterable[str], *, most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def shown(value: object, *, most: int = 80) -> str:
-    """A value for a sentence: what Python writes for it, cut where it is long."""
-    text = repr(value)
-    return text if len(text) <= most else f"{text[:most]}…"
+def cut(text: object, *, most: int = LONGEST) -> str:
+    """Somebody's text for a sentence: on one line, and cut where it is long."""
+    plain = " ".join(str(text).split())
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
+
+
+def shown(value: object, *, most: int = LONGEST) -> str:
+    """A value for a sentence as Python writes it, cut where it is long or deeply nested."""
+    return cut(_BRIEF.repr(value), most=most)
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> RegardError:

@@ -11,6 +11,7 @@ import tokenizers
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard import durable
+from regard.data.tokenizer_file import read_file, require_usable
 from regard.data.vocabularies import SPACE, Kind, Split, learn
 from regard.errors import RegardError
 from regard.special import NAMES, OWN, Special
@@ -143,14 +144,16 @@ class Tokenizer:
         durable.write_file(Path(path), self.json.encode())
 
     @classmethod
-    def load(cls, path: str | Path, *, special: Special = OWN) -> Self:
-        """Reads a tokenizer; a damaged file, or one whose special ids are not those named, is a RegardError."""
+    def load(cls, path: str | Path, *, special: Special = OWN, rows: int | None = None) -> Self:
+        """Reads a tokenizer; a damaged file, or one whose special ids are not those named, is a RegardError.
+
+        rows: how many rows the embedding table has; as many as the vocabulary has entries unless given.
+        """
         try:
-            inner = tokenizers.Tokenizer.from_str(Path(path).read_text(encoding="utf-8"))
+            inner = read_file(Path(path))
         except FileNotFoundError:
             raise RegardError(f"{path} does not exist; a model directory needs its tokenizer") from None
-        except Exception as error:  # the library raises Exception itself
-            raise RegardError(f"{path} is not a tokenizer ({error}); copy the model directory again") from None
+        require_usable(inner, where=Path(path), rows=rows or inner.get_vocab_size())
         found = tuple(inner.id_to_token(number) for number in range(len(NAMES)))
         if special == OWN and found != NAMES:
             raise RegardError(f"{path} begins with {found} and must begin with {NAMES}; it is not a regard tokenizer")
@@ -239,6 +242,10 @@ class Tokenizers:
             self.target.save(Path(folder) / "target.json")
 
     @classmethod
-    def load(cls, folder: str | Path, *, special: Special = OWN) -> Self:
+    def load(
+        cls, folder: str | Path, *, special: Special = OWN, rows: tuple[int | None, int | None] = (None, None)
+    ) -> Self:
+        """The opposite of `save`; rows: how many rows the embedding tables of source and target have, if known."""
         names = ("source.json", "target.json") if (Path(folder) / "source.json").exists() else ("tokenizer.json",)
-        return cls(*(Tokenizer.load(Path(folder) / name, special=special) for name in names))
+        found = zip(names, rows, strict=False)
+        return cls(*(Tokenizer.load(Path(folder) / name, special=special, rows=each) for name, each in found))

@@ -19,13 +19,12 @@ from typing import Any
 
 import numpy
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors import SafetensorError, deserialize
 
 from regard import durable
 from regard.data.pairs import shortlist
 from regard.data.tokenizers import Tokenizer
-from regard.directory import ModelDirectory
+from regard.directory import WEIGHTS, ModelDirectory, damaged_weights
 from regard.errors import RegardError
 from regard.interchange.expressible import obstacle
 from regard.interchange.files import require_new
@@ -35,6 +34,7 @@ Array = NDArray[numpy.float32]
 POSITIONS = 1024  # how far tables of positions reach unless longer ones are asked for
 BASE = 10_000.0
 EPSILON = 1e-5  # of every norm
+FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 TOKENIZERS = ("tokenizer.json", "source.json", "target.json")
 
 
@@ -49,15 +49,18 @@ def export(directory: Path, out: Path) -> None:
 def convert(directory: Path, *, positions: int = POSITIONS) -> dict[str, bytes]:
     """The files of the CTranslate2 model, by name; tables that can be of any length reach `positions`."""
     stored = ModelDirectory(directory)
-    model = stored.tables().get("model", {})
+    found = stored.tables().get("model")
+    model = found if isinstance(found, dict) else {}
     reason = obstacle(model)
     if reason is not None:
         raise RegardError(f"{directory} cannot be exported: {reason}")
     tokenizers = stored.codec(stored.special()).texts()
-    weights = _Weights(directory / "weights.safetensors")
+    weights = _Weights(directory / WEIGHTS)
     specs = _specs()
-    encoder = _Stack(specs, model, weights, side="source", positions=positions).spec
-    decoder = _Stack(specs, model, weights, side="target", positions=positions).spec
+    encoder, decoder = (
+        _Stack(specs, model, weights, side=side, vocabulary=tokenizer.size, positions=positions).spec
+        for side, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target))
+    )
     weights.require_all_read()
     spec = specs.TransformerSpec(encoder, decoder)
     spec.register_source_vocabulary(_names(tokenizers.source))
@@ -97,15 +100,18 @@ class _Stack:
     last are multiplied by α, and what reads y is divided by it. For the other wirings α is 1.
     """
 
-    def __init__(self, specs: Any, model: Mapping[str, Any], weights: _Weights, *, side: str, positions: int) -> None:
+    def __init__(
+        self, specs: Any, model: Mapping[str, Any], weights: _Weights, *, side: str, vocabulary: int, positions: int
+    ) -> None:
         self.specs, self.model, self.weights, self.side, self.positions = specs, model, weights, side, positions
         self.stack = "encoder" if side == "source" else "decoder"
         depths = [model.get(f"{name}_layers") or model["layers"] for name in ("encoder", "decoder")]
         alphas = deep_norm_alphas(*depths) if model["wiring"] == "deep_norm" else (1.0, 1.0)
         self.layers, self.alpha = (depths[0], alphas[0]) if side == "source" else (depths[1], alphas[1])
-        self.spec = self._build()
+        self.width, self.hidden = model["width"], model["hidden"]
+        self.spec = self._build(vocabulary)
 
-    def _build(self) -> Any:
+    def _build(self, vocabulary: int) -> Any:
         position = self.model["position"]
         kinds = {"source": self.specs.TransformerEncoderSpec, "target": self.specs.TransformerDecoderSpec}
         spec = kinds[self.side](
@@ -120,8 +126,8 @@ class _Stack:
             rotary_interleave=False,
         )
         embeddings = spec.embeddings[0] if self.side == "source" else spec.embeddings
-        embeddings.weight = self.weights.table(self.side)
-        spec.scale_embeddings = float(numpy.sqrt(self.model["width"]) * self.alpha)
+        embeddings.weight = self.weights.table(self.side, vocabulary, self.width)
+        spec.scale_embeddings = float(numpy.sqrt(self.width) * self.alpha)
         if position in ("none", "sinusoidal", "learned"):
             spec.position_encodings.encodings = self._positions()
         self.weights.pass_over(f"{self.side}.position.table")  # shaw's, which only attention uses
@@ -130,15 +136,15 @@ class _Stack:
         if self.model["wiring"] == "pre_norm":
             self._norm(spec.layer_norm, f"{self.stack}.final", scale=1.0)
         if self.side == "target":
-            spec.projection.weight = self.weights.output()
+            spec.projection.weight = self.weights.output(vocabulary, self.width)
             spec.alignment_heads = numpy.int16(0)  # the mean over all
         return spec
 
     def _positions(self) -> Array:
         """A vector for each position: (N, M)."""
-        width = self.model["width"]
+        width = self.width
         if self.model["position"] == "learned":
-            table = self.weights.of_side(self.side, "position.table")
+            table = self.weights.of_side(self.side, "position.table", self.model["maximum"], width)
         elif self.model["position"] == "sinusoidal":
             table = sinusoidal(self.positions, width)
         else:
@@ -155,10 +161,11 @@ class _Stack:
             self._linear(linears[2], f"{name}.cross.output")
             self._norm(layer.attention.layer_norm, f"{name}.around_cross.norm", scale=self.alpha)
         gated = self.model["activation"] == "swiglu"
-        self._linear(layer.ffn.linear_0, f"{name}.feed_forward.{'gate' if gated else 'inner'}", reads=True)
+        inner, shape = layer.ffn.linear_0, (self.hidden, self.width)
+        self._linear(inner, f"{name}.feed_forward.{'gate' if gated else 'inner'}", reads=True, shape=shape)
         if gated:
-            self._linear(layer.ffn.linear_0_noact, f"{name}.feed_forward.inner", reads=True)
-        self._linear(layer.ffn.linear_1, f"{name}.feed_forward.outer")
+            self._linear(layer.ffn.linear_0_noact, f"{name}.feed_forward.inner", reads=True, shape=shape)
+        self._linear(layer.ffn.linear_1, f"{name}.feed_forward.outer", shape=(self.width, self.hidden))
         scale = 1.0 if last else self.alpha
         self._norm(layer.ffn.layer_norm, f"{name}.around_feed_forward.norm", scale=scale)
 
@@ -166,7 +173,7 @@ class _Stack:
         self._linear(attention.linear[0], f"{name}.query", f"{name}.key", f"{name}.value", reads=True)
         self._linear(attention.linear[1], f"{name}.output")
         if self.model["position"] == "shaw":
-            attention.relative_position_keys = self.weights[f"{name}.position.table"]
+            attention.relative_position_keys = self.weights.read(f"{name}.position.table", None, self.width // self.model["heads"])
             attention.relative_position_values = self.specs.model_spec.OPTIONAL
         elif self.model["position"] == "alibi":
             attention.relative_attention_bias = self._distances()
@@ -182,15 +189,19 @@ class _Stack:
         table: Array = -away * slopes(self.model["heads"])
         return numpy.concatenate([table, table]) if self.side == "source" else table
 
-    def _linear(self, linear: Any, *names: str, reads: bool = False) -> None:
-        """Several maps of the same vectors as one; those that read the residual read it α times too large."""
-        weight = numpy.concatenate([self.weights[f"{name}.weight"] for name in names])
+    def _linear(self, linear: Any, *names: str, reads: bool = False, shape: tuple[int, int] | None = None) -> None:
+        """Several maps of the same vectors as one; those that read the residual read it α times too large.
+
+        shape: (features out, features in) of each, (M, M) unless given.
+        """
+        wide, narrow = shape or (self.width, self.width)
+        weight = numpy.concatenate([self.weights.read(f"{name}.weight", wide, narrow) for name in names])
         linear.weight = weight / numpy.float32(self.alpha) if reads else weight
-        linear.bias = numpy.concatenate([self.weights[f"{name}.bias"] for name in names])
+        linear.bias = numpy.concatenate([self.weights.read(f"{name}.bias", wide) for name in names])
 
     def _norm(self, norm: Any, name: str, *, scale: float) -> None:
-        norm.gamma = self.weights[f"{name}.weight"] * numpy.float32(scale)
-        norm.beta = self.weights[f"{name}.bias"] * numpy.float32(scale)
+        norm.gamma = self.weights.read(f"{name}.weight", self.width) * numpy.float32(scale)
+        norm.beta = self.weights.read(f"{name}.bias", self.width) * numpy.float32(scale)
 
 
 class _Weights:
@@ -199,28 +210,31 @@ class _Weights:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._weights: dict[str, Array] = load_file(path)
+            stored = dict(deserialize(path.read_bytes()))
         except (OSError, SafetensorError) as error:
-            raise RegardError(
-                f"{path} is damaged ({error}); copy the model directory again, or train it anew"
-            ) from None
+            raise damaged_weights(path, error) from None
+        self._weights = {name: _floats(path, name, **tensor) for name, tensor in stored.items()}
         self._unread = set(self._weights)
 
-    def __getitem__(self, name: str) -> Array:
+    def read(self, name: str, *shape: int | None) -> Array:
+        """A weight, which must have this shape; None stands for any size."""
         if name not in self._weights:
             raise self._unfitting(f"{name} is missing")
+        found = self._weights[name]
+        if len(found.shape) != len(shape) or any(n not in (None, m) for n, m in zip(shape, found.shape, strict=True)):
+            raise self._unfitting(f"{name} has the shape {found.shape}")
         self._unread.discard(name)
-        return self._weights[name].astype(numpy.float32, copy=False)
+        return found
 
-    def of_side(self, side: str, name: str) -> Array:
+    def of_side(self, side: str, name: str, *shape: int | None) -> Array:
         """What belongs to the embedding of a side; the source's is both sides' where they share one."""
-        return self[f"{side}.{name}" if f"{side}.{name}" in self._weights else f"source.{name}"]
+        return self.read(f"{side}.{name}" if f"{side}.{name}" in self._weights else f"source.{name}", *shape)
 
-    def table(self, side: str) -> Array:
-        return self.of_side(side, "table.weight")
+    def table(self, side: str, *shape: int) -> Array:
+        return self.of_side(side, "table.weight", *shape)
 
-    def output(self) -> Array:
-        return self["output.weight"] if "output.weight" in self._weights else self.table("target")
+    def output(self, *shape: int) -> Array:
+        return self.read("output.weight", *shape) if "output.weight" in self._weights else self.table("target", *shape)
 
     def require_all_read(self) -> None:
         """A weight that nobody asked for would be a part of the model that was left out."""
@@ -233,6 +247,15 @@ class _Weights:
 
     def _unfitting(self, what: str) -> RegardError:
         return RegardError(f"{self.path} does not fit recipe.toml: {what}; was the recipe changed? use the old one")
+
+
+def _floats(path: Path, name: str, *, dtype: str, shape: list[int], data: bytes) -> Array:
+    """The numbers of a tensor in single precision. bfloat16 is the upper half of it, which NumPy does not know."""
+    if dtype == "BF16":
+        return (numpy.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4").reshape(shape)
+    if dtype not in FLOATS:
+        raise RegardError(f"{path}: {name} is of type {dtype}; only {', '.join([*FLOATS, 'BF16'])} can be weights")
+    return numpy.frombuffer(data, FLOATS[dtype]).astype(numpy.float32, copy=False).reshape(shape)
 
 
 def sinusoidal(positions: int, width: int) -> Array:

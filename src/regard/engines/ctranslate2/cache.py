@@ -2,8 +2,12 @@
 
     MODEL/runtime/ctranslate2-FINGERPRINT-POSITIONS/
 
-The fingerprint is of the files it was made from (size and time) and of the makers' versions, so a directory under its
-own name is never out of date. Where nothing can be written, the model is converted each time and loaded from memory.
+The fingerprint is of the content of the files it was made from and of the makers' versions. made.json says which
+fingerprint a converted model has and what the content of its files is. Both are compared each time, so that a model
+that was damaged, or that came here under a wrong name, is converted again and never answers. The check sums are against
+accidents: whoever can write the converted model can write the weights.
+
+Where nothing can be written, the model is converted each time and loaded from memory.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,10 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from regard import durable
-from regard.errors import RegardError
+from regard.data.whole import read_bytes
+from regard.engines.ctranslate2.plans import NOTE
+from regard.errors import RegardError, cut
 from regard.version import __version__
 
-FORMAT = 1  # raised whenever the same files are converted to something else
+FORMAT = 2  # raised whenever the same files are converted to something else
+MADE = "made.json"
+CHUNK = 1 << 20  # bytes
 MADE_FROM = (
     "weights.safetensors",
     "recipe.toml",
@@ -45,9 +55,23 @@ class Converted:
         import ctranslate2
 
         options: dict[str, Any] = {"compute_type": compute_type, "inter_threads": workers, "intra_threads": threads}
-        if self.path is None:
-            return ctranslate2.Translator("regard", files=dict(self.files), **options)
-        return ctranslate2.Translator(str(self.path), **options)
+        name, files = str(self.path or "regard"), self.files
+        if self.path is not None and not _is_text(name):  # CTranslate2 takes no path that is not UTF-8
+            name, files = "regard", {each.name: each.read_bytes() for each in self.path.iterdir()}
+        try:
+            return ctranslate2.Translator(name, files=dict(files) or None, **options)
+        except (RuntimeError, ValueError) as error:
+            raise RegardError(
+                f"CTranslate2 cannot open {self.path or 'the converted model'} ({cut(error)}); "
+                "give --runtime torch to answer without it"
+            ) from None
+
+
+def _is_text(name: str) -> bool:
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def converted(directory: Path, *, positions: int) -> Converted:
@@ -56,30 +80,59 @@ def converted(directory: Path, *, positions: int) -> Converted:
     name = f"ctranslate2-{fingerprint}-{positions}"
     places = [directory / "runtime", _user_cache() / blake2b(bytes(directory.resolve()), digest_size=8).hexdigest()]
     for place in places:
-        if (place / name).is_dir():
+        if _is_whole(place / name):
             return Converted(place / name)
     from regard.interchange.ctranslate2 import convert
 
     files = convert(directory, positions=positions)
+    sums = {name: [len(content), zlib.crc32(content)] for name, content in files.items()}
+    made = {MADE: json.dumps({"name": name, "files": sums}).encode()}
     for place in places:
         with suppress(RegardError):
-            _keep(place / name, files)
+            _keep(place / name, files | made)
             _forget_others(place, fingerprint)
             return Converted(place / name)
     return Converted(None, files)
 
 
+def _is_whole(path: Path) -> bool:
+    """Whether a converted model is kept here as it was made under this name; one that is not is removed."""
+    if not path.is_dir():
+        return False
+    with suppress(OSError, ValueError, TypeError, RecursionError):
+        if json.loads(read_bytes(path / MADE)) == {"name": path.name, "files": _sums(path)}:
+            return True
+    warnings.warn(f"{path} is damaged or was made of another model; it is converted again", stacklevel=2)
+    with suppress(RegardError):
+        durable.remove_directory(path)
+    return False
+
+
+def _sums(path: Path) -> dict[str, list[int]]:
+    return {each.name: _sum(each) for each in path.iterdir() if each.name not in (MADE, NOTE)}
+
+
+def _sum(path: Path) -> list[int]:
+    """Length and CRC-32 of a regular file."""
+    if not path.is_file():
+        raise FileNotFoundError(path)
+    length, found = 0, 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            length, found = length + len(chunk), zlib.crc32(chunk, found)
+    return [length, found]
+
+
 def _fingerprint(directory: Path) -> str:
     import ctranslate2
 
-    stats = {name: (directory / name).stat() for name in MADE_FROM if (directory / name).exists()}
-    stamps = {name: (stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()}
-    text = json.dumps([FORMAT, __version__, ctranslate2.__version__, stamps])
+    sums = {name: _sum(directory / name) for name in MADE_FROM if (directory / name).is_file()}
+    text = json.dumps([FORMAT, __version__, ctranslate2.__version__, sums])
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regard"
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "regard")
 
 
 def _keep(path: Path, files: dict[str, bytes]) -> None:
@@ -90,7 +143,7 @@ def _keep(path: Path, files: dict[str, bytes]) -> None:
         mine.rename(path)
     except OSError:
         shutil.rmtree(mine, ignore_errors=True)
-        if not path.is_dir():
+        if not _is_whole(path):
             raise RegardError(f"{path} cannot be written; check your rights") from None
 
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from regard import durable
+from regard.data.whole import read_bytes
 from regard.errors import RegardError
 
 ComputeType = Literal["float32", "int8", "auto"]
@@ -75,17 +76,23 @@ def _remembered(directory: Path | None, key: str, candidates: Sequence[Plan]) ->
     """What was found best before; a note that cannot be read, or names what is no candidate, counts as none."""
     if directory is None:
         return None
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        found = Plan(**json.loads((directory / NOTE).read_bytes())[key])
+    with suppress(TypeError, KeyError):
+        found = Plan(**_notes(directory)[key])
         return found if found in candidates else None
     return None
+
+
+def _notes(directory: Path) -> dict[str, Any]:
+    """The notes of a directory; none where they cannot be read."""
+    with suppress(OSError, ValueError, RecursionError):
+        found = json.loads(read_bytes(directory / NOTE))
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 def _remember(directory: Path | None, key: str, best: Plan) -> None:
     if directory is None:
         return
-    notes = {}
-    with suppress(OSError, ValueError):
-        notes = json.loads((directory / NOTE).read_bytes())
+    notes = {**_notes(directory), key: asdict(best)}
     with suppress(RegardError):  # a place that can no longer be written: then it is measured again
-        durable.write_file(directory / NOTE, json.dumps({**notes, key: asdict(best)}, indent=2).encode())
+        durable.write_file(directory / NOTE, json.dumps(notes, indent=2).encode())

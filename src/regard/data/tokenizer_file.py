@@ -1,4 +1,4 @@
-"""tokenizer.json from elsewhere: read without its padding and truncation, and refused if it can blow up a text."""
+"""tokenizer.json, which may come from elsewhere: read without its padding and truncation, and refused if it can blow up a text."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import tokenizers
 
-from regard.errors import RegardError
-from regard.interchange.files import VOCABULARY, cut, read_json
+from regard.data.whole import parse_json, read_text
+from regard.errors import RegardError, cut
 
 PARTS = ("normalizer", "pre_tokenizer", "decoder")
 INSIDE = ("normalizers", "pretokenizers", "decoders")  # the keys under which a sequence has its steps
@@ -24,9 +24,12 @@ PROBE = "A text with a word of its own, 123 \u00e9\u6771\U0010fffd"  # its last 
 
 def read_file(path: Path) -> tokenizers.Tokenizer:
     """The tokenizer of a file. regard pads and cuts by itself, so what the file says about both is not read."""
-    found = {**read_json(path, most=VOCABULARY), "padding": None, "truncation": None}
+    text = read_text(path)
+    found = parse_json(text, path)
+    if found.get("padding") is not None or found.get("truncation") is not None:
+        text = json.dumps({**found, "padding": None, "truncation": None})
     with explaining(f"{path} is not a tokenizer"):
-        made = tokenizers.Tokenizer.from_str(json.dumps(found))
+        made = tokenizers.Tokenizer.from_str(text)
     for part in PARTS:
         steps = list(_steps(found.get(part)))
         growth = math.prod(map(_growth, steps))
