@@ -35,6 +35,8 @@ def explain(error: ValidationError, config: type[BaseModel]) -> str:
         return f"{key} is missing"
     if first["type"] == "value_error":
         return f"[{key}] {message}" if key else message
+    if first["type"] in ("model_type", "dict_type") and not key:
+        return f"a table with keys of its own is expected, and not {shown(first['input'])}"
     if first["type"] in ("model_type", "dict_type"):
         return f"{key} = {shown(first['input'])}: a table with keys of its own is expected, such as [{key}] in TOML"
     return f"{key} = {shown(first['input'])}: {message[0].lower()}{message[1:]}"

@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
+import traceback
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from regard.errors import RegardError
+from regard.durable import is_file
+from regard.errors import RegardError, cut
 from regard.version import __version__
 
 app = typer.Typer(
@@ -23,6 +27,10 @@ app = typer.Typer(
 )
 # what the parser raises; typer gives it no name of its own
 UsageError: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
+
+DEBUG = "REGARD_DEBUG"
+LONGEST = 800  # characters of a message
+NO_MEMORY = re.compile(r"allocat|not enough memory|out of memory|bad_alloc|size calculation overflowed", re.IGNORECASE)
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="a model directory")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON, for scripts")]
@@ -37,37 +45,98 @@ Changes = Annotated[
 
 
 def main() -> None:
-    """Run a command; what the user can put right is one line on standard error and exit code 2."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")
-    warnings.formatwarning = lambda message, *_, **__: f"regard: {message}\n"
+    """Run a command. What goes wrong is one line on standard error, with exit code 2 if the user can put it right and
+    1 if not; a traceback is printed only with --debug."""
+    _prepare_streams()
+    warnings.formatwarning = lambda message, *_, **__: f"regard: {_brief(str(message))}\n"
+    arguments = sys.argv[1:]
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--debug" in options:  # wherever it stands
+        arguments.remove("--debug")
+        os.environ[DEBUG] = "1"
     command = typer.main.get_command(app)
     try:
-        with command.make_context("regard", sys.argv[1:]) as context:
+        with command.make_context("regard", arguments) as context:
             command.invoke(context)
         sys.stdout.flush()
     except typer.Exit as done:
         sys.exit(done.exit_code)
-    except UsageError as error:
-        asked = error.ctx.command_path if error.ctx else "regard"
-        _end(f"{error.format_message().rstrip('.')}; see: {asked} --help", code=2)
-    except RegardError as error:
-        _end(str(error), code=2)
     except KeyboardInterrupt as interrupted:
         _end(str(interrupted) or "stopped", code=130)
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):  # which rich turns into exit code 1
+            raise
+        _release_streams()
     except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _release_streams()
+    except BaseException as error:  # Rust's panics are no Exception
+        if os.environ.get(DEBUG) and not isinstance(error, UsageError):
+            traceback.print_exc()
+        _end(*_explain(error))
 
 
-def _end(message: str, *, code: int) -> NoReturn:
-    print(f"regard: {' '.join(message.split())}", file=sys.stderr)
+def _prepare_streams() -> None:
+    """Answers are UTF-8 whatever the locale is; a name that is not UTF-8 is shown with escapes."""
+    if sys.stderr is None:  # closed, and print would take standard output for it
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
+    if sys.stdout is None:
+        _end("standard output is closed; send it to a file or to another program", code=2)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _release_streams() -> None:
+    """Let go of streams that can no longer be written, so that Python does not try it again when it ends."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _explain(error: BaseException) -> tuple[str, int]:
+    """What to say of an error, and the exit code."""
+    if isinstance(error, UsageError):
+        asked = error.ctx.command_path if error.ctx else "regard"
+        return f"{error.format_message().rstrip('.')}; see: {asked} --help", 2
+    if isinstance(error, RegardError):
+        return str(error), 2
+    if isinstance(error, OSError):
+        where = error.filename or "standard output or a file"
+        return f"{where} cannot be read or written ({error.strerror or error}); put that right and run it again", 2
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and NO_MEMORY.search(str(error))):
+        return f"there is not enough memory ({error}); use smaller sizes, such as a lower batch_tokens or beam", 2
+    if isinstance(error, RecursionError):
+        return "something in the input is nested too deeply; make it simpler", 2
+    if isinstance(error, OverflowError):
+        return f"a number is too large ({error}); use a smaller one", 2
+    if isinstance(error, UnicodeError):
+        return f"a name or a text is not UTF-8 ({error}); rename or convert it", 2
+    what = f"{type(error).__name__}: {error}"
+    return f"an unexpected error: {what}; run again with --debug for the traceback, and report it", 1
+
+
+def _end(message: str, code: int) -> NoReturn:
+    print(f"regard: {_brief(message)}", file=sys.stderr)
+    _release_streams()
     sys.exit(code)
+
+
+def _brief(message: str) -> str:
+    """A message on one line. Input that it repeats may be of any length, so the middle of a long one is left out."""
+    text = " ".join(map(cut, message.split()))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
 
 
 @app.callback(invoke_without_command=True)
 def _options(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="print the version and exit")] = False,
+    debug: Annotated[  # noqa: ARG001 - `main` reads it wherever it stands
+        bool, typer.Option("--debug", help="print the traceback of an error; also with REGARD_DEBUG=1")
+    ] = False,
 ) -> None:
     if version:
         print(f"regard {__version__}")
@@ -152,11 +221,14 @@ def run(
     ] = "float32",
     as_json: Json = False,
 ) -> None:
-    """Answer texts: one line in, one line out, in order; or go on from them, if the model writes."""
-    from regard.commands.lines import arriving
+    """Answer texts: one line in, one line out, in order; or go on from them, if the model writes.
+
+    A line of more than 1,024 tokens is split where sentences end, and the answers are joined.
+    """
+    from regard.commands.lines import arriving, typed
     from regard.commands.run import run as run_model
 
-    for file in filter(_is_file, text or ()):
+    for file in filter(is_file, text or ()):
         warnings.warn(
             f"{file} is answered as a text; for the lines of the file: regard run {model} < {file}", stacklevel=1
         )
@@ -171,19 +243,22 @@ def run(
         "max_length": max_length,
         "no_repeat_ngram": no_repeat_ngram,
         "replace_unknown": replace_unknown or None,
-        "prefix": prefix,
-        "stop": stop or None,
+        "prefix": None if prefix is None else typed(prefix),
+        "stop": [typed(each) for each in stop or ()] or None,
         "alignment": alignment or None,
         "runtime": None if runtime == "auto" else runtime,
         "compute_type": None if compute_type == "float32" else compute_type,
     }
     given |= {} if samples is None else {"sample": True, "n_best": samples}
+    if not text and sys.stdin is None:
+        raise RegardError("standard input is closed; give texts as arguments, or lines on standard input")
     run_model(
         model,
-        [text] if text else arriving(sys.stdin.buffer),
+        [[typed(each) for each in text]] if text else arriving(sys.stdin.buffer),
         {name: value for name, value in given.items() if value is not None},
         as_json=as_json,
         at_once=not text and sys.stdin.isatty(),  # someone who types wants an answer to each line
+        named="text" if text else "line",
     )
 
 
@@ -200,6 +275,10 @@ def evaluate(
         bool, typer.Option("--tokenized", help="text is tokenised already: score it as it stands")
     ] = False,
     beam: Beam = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="change a key of [data], such as data.columns.text=sentence"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Score a model on data it has not learned from, alone or against another."""
@@ -209,7 +288,9 @@ def evaluate(
         raise RegardError("give --data, or --source and --target: two files with as many lines")
     entry = {"source": source, "target": target} if source and target else data
     given = {} if beam is None else {"beam": beam}
-    run_evaluate(model, entry, given=given, against=against, tokenized=tokenized, as_json=as_json)
+    run_evaluate(
+        model, entry, given=given, changes=changes or (), against=against, tokenized=tokenized, as_json=as_json
+    )
 
 
 @app.command()
@@ -227,15 +308,16 @@ def look(
     statistics: Annotated[
         Path | None, typer.Option(help="a file of lines: what each head tends to do over them")
     ] = None,
-    port: Annotated[int, typer.Option(help="of the live page; 0 takes a free one")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="of the live page; 0 takes a free one")] = 0,
 ) -> None:
     """Show what a model looks at: in the terminal, as a page or a picture; live in the browser without a text."""
+    from regard.commands.lines import typed
     from regard.commands.look import run as run_look
 
     run_look(
         models,
         out=out,
-        options={"layer": layer, "head": head, "reference": reference},
+        options={"layer": layer, "head": head, "reference": None if reference is None else typed(reference)},
         pharaoh=pharaoh,
         statistics=statistics,
         port=port,
@@ -322,13 +404,6 @@ def _print_table(rows: dict[str, str], as_json: bool) -> None:
     width = max(map(len, rows))
     for name, line in rows.items():
         print(f"{name:{width}}  {line}")
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):  # a text that cannot be the name of a file
-        return False
 
 
 if __name__ == "__main__":

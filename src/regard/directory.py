@@ -74,10 +74,10 @@ class ModelDirectory:
         path = self.path / WEIGHTS
         try:
             with safe_open(path, framework="numpy") as file:
-                largest = max((size for name in file.keys() for size in file.get_slice(name).get_shape()), default=0)
-                tensors = len(file.keys())
+                shapes = [file.get_slice(name).get_shape() for name in list(file.keys())]
         except (OSError, SafetensorError) as error:
             raise damaged_weights(path, error) from None
+        tensors, largest = len(shapes), max((size for shape in shapes for size in shape), default=0)
         for key in SIZES:
             size, most = model.get(key), tensors if key in LAYERS else largest
             if isinstance(size, int) and size > most:

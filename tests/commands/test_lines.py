@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from regard.commands.lines import LARGEST, arriving
+from regard.commands import lines
+from regard.commands.lines import LARGEST, arriving, typed
 from regard.errors import RegardError
 
 TEXT = "one\n\nthree\u2028 is one line\r\nfour\rtoo\nlast"
@@ -64,3 +65,25 @@ def test_lines_are_counted_through_all_groups(pipe):
     with pytest.raises(RegardError, match="line 4 of standard input is not UTF-8"):
         list(next(groups))
     os.close(writing)
+
+
+def test_a_byte_order_mark_at_the_beginning_is_no_text():
+    assert [list(group) for group in arriving(io.BytesIO("\ufeffone\ntwo\ufeff".encode()))] == [["one", "two\ufeff"]]
+
+
+def test_a_line_without_an_end_is_refused(pipe, monkeypatch):
+    monkeypatch.setattr(lines, "LONGEST", 1000)
+    with pytest.raises(RegardError, match="line 2 of standard input has more than"):
+        [list(group) for group in arriving(io.BytesIO(b"one\n" + b"x" * 1001))]
+    writing, stream = pipe
+    os.write(writing, b"one\n" + b"x" * 1001)  # and it stays open
+    with pytest.raises(RegardError, match="line 2 of standard input has more than"):
+        [list(group) for group in arriving(stream)]
+    os.close(writing)
+
+
+@pytest.mark.parametrize("argument", ["é", "w1"])
+def test_a_text_of_the_command_line_is_utf_8_whatever_the_locale(argument):
+    assert typed(os.fsdecode(argument.encode())) == argument
+    with pytest.raises(RegardError, match="is not UTF-8"):
+        typed(os.fsdecode(b"\xff"))

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pyarrow
@@ -189,3 +190,38 @@ def test_damaged_parquet_is_told(tmp_path: Path) -> None:
     assert "gunzip" in problem(str(tmp_path / "p.parquet.gz"))
     pyarrow.parquet.write_table(pyarrow.table({"source": [3], "target": ["b"]}), tmp_path / "numbers.parquet")
     assert "numbers.parquet:1 holds int, not text" in problem(str(tmp_path / "numbers.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("x" * 5000, "cannot be read (File name too long)"),
+        ("a\0b", "is not the name of a file (embedded null byte)"),
+        ("~nobody-of-this-name/x", "is not the name of a file"),
+        ("/dev/zero", "is a pipe or a device"),
+        ("/dev/zero.parquet", "does not exist"),
+    ],
+)
+def test_names_that_cannot_be_those_of_files_are_told(name: str, told: str) -> None:
+    sentence = problem(name)
+    assert told in sentence
+    assert len(sentence) < 500
+
+
+@pytest.mark.parametrize("name", ["pipe", "pipe.jsonl", "pipe.parquet"])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    assert "is a pipe or a device, and data is read more than once" in problem(str(tmp_path / name))
+
+
+def test_a_parquet_file_with_a_column_twice_is_told(tmp_path: Path) -> None:
+    table = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 3, names=["source", "target", "target"])
+    pyarrow.parquet.write_table(table, tmp_path / "p.parquet")
+    assert "has more than one column 'target'" in problem(str(tmp_path / "p.parquet"))
+
+
+def test_a_sentence_does_not_repeat_a_whole_line(tmp_path: Path) -> None:
+    write(tmp_path / "p.csv", ",".join(f"column{number}" for number in range(9000)) + "\n")
+    assert len(problem(str(tmp_path / "p.csv"))) < 500
+    write(tmp_path / "p.jsonl", json.dumps({"k" * 900_000: 1}) + "\n")
+    assert len(problem(str(tmp_path / "p.jsonl"))) < 500

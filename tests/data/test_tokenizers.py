@@ -1,6 +1,7 @@
 """Text ↔ ids: nothing is lost that need not be, the same text gives the same file, and special ids stay special."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -137,7 +138,7 @@ def test_a_saved_tokenizer_is_the_same_for_us_and_for_hugging_face(
 )
 def test_a_damaged_tokenizer_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "tokenizer.json").write_bytes(content)
-    with pytest.raises(RegardError, match=r"tokenizer\.json is not a tokenizer"):
+    with pytest.raises(RegardError, match=r"tokenizer\.json (is|does) not|tokenizer\.json is damaged"):
         Tokenizers.load(tmp_path)
 
 
@@ -147,7 +148,7 @@ def test_a_cut_tokenizer_a_missing_one_and_a_strange_one_are_told(
     with pytest.raises(RegardError, match="does not exist"):
         Tokenizers.load(tmp_path)
     (tmp_path / "tokenizer.json").write_text(trained["bpe"].json[:-97], encoding="utf-8")
-    with pytest.raises(RegardError, match="is not a tokenizer"):
+    with pytest.raises(RegardError, match="is damaged"):
         Tokenizers.load(tmp_path)
     theirs.Tokenizer(theirs.models.WordLevel({"[PAD]": 0}, "[PAD]")).save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(RegardError, match="must begin with"):
@@ -264,3 +265,38 @@ def test_text_is_read_and_tokenised_without_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def with_settings(tokenizer: Tokenizer, path: Path, **settings: object) -> Path:
+    path.write_text(json.dumps({**json.loads(tokenizer.json), **settings}), encoding="utf-8")
+    return path
+
+
+def test_padding_and_truncation_of_a_file_are_not_used(trained: dict[Kind, Tokenizer], tmp_path: Path) -> None:
+    truncation = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 2}
+    padding = {"strategy": {"Fixed": 10**8}, "direction": "Right", "pad_to_multiple_of": None}
+    padding |= {"pad_id": 0, "pad_type_id": 0, "pad_token": "<pad>"}
+    path = with_settings(trained["bpe"], tmp_path / "tokenizer.json", truncation=truncation, padding=padding)
+    assert Tokenizer.load(path).encode(TEXTS) == trained["bpe"].encode(TEXTS)
+
+
+def test_a_tokenizer_that_could_blow_up_a_text_is_told(trained: dict[Kind, Tokenizer], tmp_path: Path) -> None:
+    double = {"type": "Replace", "pattern": {"Regex": "."}, "content": "aa"}
+    normalizer = {"type": "Sequence", "normalizers": [double] * 40}
+    path = with_settings(trained["bpe"], tmp_path / "tokenizer.json", normalizer=normalizer)
+    with pytest.raises(RegardError, match="times as long"):
+        Tokenizer.load(path)
+
+
+def test_an_id_for_which_there_is_no_row_is_told(tmp_path: Path) -> None:
+    words = {"<pad>": 0, "<unk>": 1, "<s>": 2, "</s>": 3, "cat": 4, "dog": 70_000}
+    theirs.Tokenizer(theirs.models.WordLevel(words, unk_token="<unk>")).save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(RegardError, match="the id 70000"):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+    assert Tokenizer.load(tmp_path / "tokenizer.json", rows=70_001).encode(["dog"]) == [[70_000]]
+
+
+def test_a_tokenizer_that_is_no_regular_file_is_told(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "tokenizer.json")
+    with pytest.raises(RegardError, match="is not a regular file"):
+        Tokenizers.load(tmp_path)

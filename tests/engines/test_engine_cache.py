@@ -113,17 +113,17 @@ def become_a_pipe(path):
 
 # what may happen to a converted model (kept), beside that of another one; nothing of it may answer
 DAMAGES = {
-    "flipped": lambda kept, other: flip(kept / "model.bin"),
-    "truncated": lambda kept, other: os.truncate(kept / "model.bin", 1000),
-    "empty": lambda kept, other: os.truncate(kept / "model.bin", 0),
-    "missing": lambda kept, other: (kept / "model.bin").unlink(),
+    "flipped": lambda kept, _: flip(kept / "model.bin"),
+    "truncated": lambda kept, _: os.truncate(kept / "model.bin", 1000),
+    "empty": lambda kept, _: os.truncate(kept / "model.bin", 0),
+    "missing": lambda kept, _: (kept / "model.bin").unlink(),
     "foreign weights": lambda kept, other: shutil.copy(other / "model.bin", kept),
     "foreign": lambda kept, other: shutil.copytree(other, kept, dirs_exist_ok=True),
-    "foreign vocabulary": lambda kept, other: (kept / "target_vocabulary.json").write_text("[]"),
-    "one more file": lambda kept, other: (kept / "vmap.txt").write_text("w1\tw2\n"),
-    "no note": lambda kept, other: (kept / "made.json").unlink(),
-    "damaged note": lambda kept, other: (kept / "made.json").write_text("[" * 100_000),
-    "pipe": lambda kept, other: become_a_pipe(kept / "config.json"),
+    "foreign vocabulary": lambda kept, _: (kept / "target_vocabulary.json").write_text("[]"),
+    "one more file": lambda kept, _: (kept / "vmap.txt").write_text("w1\tw2\n"),
+    "no note": lambda kept, _: (kept / "made.json").unlink(),
+    "damaged note": lambda kept, _: (kept / "made.json").write_text("[" * 100_000),
+    "pipe": lambda kept, _: become_a_pipe(kept / "config.json"),
 }
 
 
@@ -159,7 +159,7 @@ def test_weights_of_the_same_size_and_time_are_seen(model, tmp_path):
 def test_what_ctranslate2_cannot_open_is_told(model):
     found = cache.converted(model, positions=64)
     os.truncate(found.path / "model.bin", 1000)
-    with pytest.raises(RegardError, match="CTranslate2 cannot open .* --runtime torch"):
+    with pytest.raises(RegardError, match=r"CTranslate2 cannot open .* --runtime torch"):
         found.open(compute_type="float32", workers=1, threads=1)
 
 

@@ -10,6 +10,7 @@ import ctranslate2
 import numpy
 import pytest
 import safetensors.numpy
+import safetensors.torch
 import torch
 
 import regard
@@ -182,3 +183,16 @@ def test_converting_does_not_import_torch_though_it_is_there(tmp_path):
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_weights_of_another_precision_are_read_as_torch_reads_them(tmp_path, dtype):
+    directory, pairs = write_model(tmp_path), texts()
+    weights = safetensors.torch.load_file(tmp_path / "weights.safetensors")
+    safetensors.torch.save_file(
+        {name: each.to(dtype) for name, each in weights.items()}, tmp_path / "weights.safetensors"
+    )
+    for ours, theirs in zip(
+        by_torch(directory, pairs), by_ctranslate2(interchange.convert(directory), pairs), strict=True
+    ):
+        torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-4)

@@ -26,6 +26,11 @@ def test_a_transformer_can_be_expressed():
         ({**COMPLETE, "attention": "linformer"}, "model.attention = 'linformer' does has no translation"),
         ({key: value for key, value in COMPLETE.items() if key != "tied"}, "does not say model.tied"),
         ({}, 'model.kind = "None"'),
+        ({**COMPLETE, "heads": 0}, "model.heads = 0 is not a whole number of at least 1"),
+        ({**COMPLETE, "layers": "x"}, "model.layers = 'x' is not a whole number"),
+        ({**COMPLETE, "width": True}, "model.width = True is not a whole number"),
+        ({**COMPLETE, "heads": 7}, "model.width = 512 cannot be divided among model.heads = 7"),
+        ({**COMPLETE, "tied": 3}, "model.tied is not true or false"),
     ],
 )
 def test_what_cannot_be_expressed_is_told_in_a_sentence(model, told):

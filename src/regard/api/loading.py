@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 
@@ -24,11 +25,14 @@ from regard.training.tuning import tuned
 TABLES = ("task", "data", "tokenizer", "model", "training", "decoding")
 
 
-def load(path: str | Path, *, why: str = "it was asked for") -> Model:
-    """A trained model from its directory. Nothing in it is executed."""
+def load(path: str | Path, *, changes: Iterable[str] = (), why: str = "it was asked for") -> Model:
+    """A trained model from its directory. Nothing in it is executed.
+
+    `changes` are keys of its recipe's [data], as KEY=VALUE, for data of another form than that of the training.
+    """
     directory = ModelDirectory(path_of(path))
-    directory.require()
-    recipe = stored_recipe(directory)
+    directory.tables()  # checks the sizes before a model of these sizes is made
+    recipe = stored_recipe(directory, changes)
     task = tasks.task(recipe.task).from_setting(setting(recipe), directory.codec(recipe.model.ids()))
     require_room(task.module, recipe.model, device=torch.device("cpu"), each=LOADED)
     module = tuned(task.module(recipe.model), recipe.training)
@@ -50,10 +54,10 @@ def path_of(given: object) -> Path:
     return path
 
 
-def stored_recipe(directory: ModelDirectory) -> Complete:
-    """The complete recipe of a model directory."""
+def stored_recipe(directory: ModelDirectory, changes: Iterable[str] = ()) -> Complete:
+    """The complete recipe of a model directory, with changes to it as KEY=VALUE."""
     path = directory.path / RECIPE
-    recipe = recipes.load(path)
+    recipe = recipes.load(path, changes)
     if missing := [name for name in TABLES if name not in recipe.model_fields_set]:
         raise RegardError(f"{path} has no [{missing[0]}], so it was cut off; copy the model again")
     return complete(recipe, where=str(path))

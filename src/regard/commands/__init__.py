@@ -6,4 +6,6 @@ look       what a model looks at: terminal, file or live page
 bench      how fast a model answers
 demo       the embedded example
 lines      lines of standard input, as they arrive
+long_lines lines that are too long to be answered in one piece
+unknown    what a tokenizer did not know of them
 """

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from regard.api.loading import load
 from regard.api.translator import Translator
-from regard.errors import RegardError
+from regard.errors import RegardError, shown
 from regard.tasks.base import Score
 
 
@@ -19,15 +19,19 @@ def run(
     data: object,
     *,
     given: Mapping[str, JsonValue],
+    changes: Sequence[str] = (),
     against: Path | None,
     tokenized: bool,
     as_json: bool,
 ) -> None:
     """Print the scores of a model; with `against`, of both models and how likely their difference is chance.
 
-    `given` are the options of `regard run` that were given.
+    `given` are the options of `regard run` that were given; `changes` are of keys of [data], as KEY=VALUE.
     """
-    model = load(path)
+    for change in changes:
+        if not change.startswith("data."):
+            raise RegardError(f"--set {shown(change)}: only keys of [data] can be changed here, such as data.columns")
+    model = load(path, changes=changes)
     tokenize = "none" if tokenized else "13a"
     if not isinstance(model, Translator):
         options_of_pairs = {

@@ -1,4 +1,4 @@
-"""Lines of standard input, in groups of what arrives together."""
+"""Lines of standard input, in groups of what arrives together; texts of the command line."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import BinaryIO
 
-from regard.errors import RegardError
+from regard.errors import RegardError, shown
 
 PAUSE = 0.02  # seconds without anything new that end a group
-LARGEST = 1 << 22  # bytes
+LARGEST = 1 << 22  # bytes of a group
+LONGEST = 1 << 24  # bytes of a line
+BOM = b"\xef\xbb\xbf"
 
 
 def arriving(stream: BinaryIO) -> Iterator[Iterator[str]]:
@@ -23,10 +25,18 @@ def arriving(stream: BinaryIO) -> Iterator[Iterator[str]]:
     """
     numbers = count(1)
     if not _is_pipe(stream):
-        yield _text(stream, numbers)
+        yield _text(iter(lambda: stream.readline(LONGEST + 1), b""), numbers)
         return
     for lines in _groups(stream.fileno()):
         yield _text(lines, numbers)
+
+
+def typed(argument: str) -> str:
+    """A text of the command line, which Python may have read in another encoding than UTF-8."""
+    try:
+        return os.fsencode(argument).decode()
+    except UnicodeError:
+        raise RegardError(f"the text {shown(argument)} is not UTF-8; convert it with iconv") from None
 
 
 def _is_pipe(stream: BinaryIO) -> bool:
@@ -50,14 +60,19 @@ def _groups(pipe: int) -> Iterator[list[bytes]]:
         *lines, rest = b"".join(parts).split(b"\n")
         if lines:
             yield lines
+        if len(rest) > LONGEST:
+            break
     if rest:
         yield [rest]
 
 
 def _text(lines: Iterable[bytes], numbers: Iterator[int]) -> Iterator[str]:
     for raw, number in zip(lines, numbers, strict=False):
+        if len(raw) > LONGEST:
+            raise RegardError(f"line {number} of standard input has more than {LONGEST >> 20} MB; break it into lines")
         try:
-            yield raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
+            text = raw.removeprefix(BOM) if number == 1 else raw
+            yield text.decode("utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
             raise RegardError(
                 f"line {number} of standard input is not UTF-8; "

@@ -14,9 +14,10 @@ from rich.console import Console
 from regard.api.loading import load
 from regard.api.model import Model
 from regard.api.translator import Translator
+from regard.commands.lines import typed
 from regard.data.files import read_lines
 from regard.directory import ModelDirectory
-from regard.errors import RegardError
+from regard.errors import RegardError, cut
 from regard.look import live, page
 from regard.look.record import Record
 from regard.look.show import LONGEST, axes, main_map, notes, printable
@@ -117,7 +118,7 @@ def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     models = [name for name in arguments if ModelDirectory(Path(name)).is_model]
     texts = [name for name in arguments if name not in models]
     if not models:
-        raise RegardError(f"{arguments[0]} is not a model directory; train one with: regard train")
+        raise RegardError(f"{cut(arguments[0])} is not a model directory; train one with: regard train")
     if list(arguments[: len(models)]) != models or len(texts) > 1:
         raise RegardError("expected model directories, then one text in quotes")
-    return models, texts
+    return models, [typed(text) for text in texts]

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import tee
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 from regard import tasks
 from regard.checking import check
+from regard.commands.long_lines import LONGEST, joined, pieces
+from regard.commands.unknown import Unknown
 from regard.decoding.config import DecodingConfig, changed
 from regard.directory import ModelDirectory
 from regard.engines.choose import EngineName, without_torch
 from regard.engines.ctranslate2.plans import ComputeType
 from regard.errors import RegardError
-from regard.tasks.base import AnySurface, Engine, RunOptions
+from regard.tasks.base import AnySurface, Codec, Engine, RunOptions
+from regard.tasks.surfaces import NOTHING, TextToTexts
 
 MARKS = ("prefix", "stop", "alignment", "runtime", "compute_type")  # options that are no keys of [decoding]
 
@@ -28,7 +34,18 @@ class Asking:
     surface: AnySurface
     options: RunOptions
     engine: Engine[Any, Any]
+    codec: Codec
+    longest: int | None = None  # tokens of a text that are answered in one piece; None: the model sees to it
     pieces: Callable[[Any, RunOptions], Iterator[str]] | None = None  # tells one answer while it comes
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of input, and what is asked for it: several pieces where it was split, nothing where it is too long."""
+
+    number: int
+    text: str
+    parts: list[Any]
 
 
 def run(
@@ -38,18 +55,19 @@ def run(
     *,
     as_json: bool = False,
     at_once: bool = False,
+    named: str = "line",
 ) -> None:
     """Answer lines and print the answers. The lines of a group may be answered together; the next may be yet to come.
 
-    `given` are the options of the command line that were given; `at_once` answers each line by itself.
+    `given` are the options of the command line that were given; `at_once` answers each line by itself; `named` is what
+    errors call a line.
     """
     asking = prepare(path, given, as_json=as_json)
+    answering = _Answering(asking, 1 if at_once else asking.surface.together, named)
     surface, options, printed = asking.surface, asking.options, 0
-    together = 1 if at_once else surface.together
-    for line, answer in _answered(asking, groups, together, stream=not as_json):
+    for line, answer in answering.answers(groups, stream=not as_json):
         if as_json:
-            shown = [json.dumps({"input": line, "answers": surface.to_json(answer)}, ensure_ascii=False)]
-            print(*shown, sep="\n", flush=True)
+            print(json.dumps({"input": line.text, "answers": surface.to_json(answer)}, ensure_ascii=False), flush=True)
             continue
         for text in [answer] if isinstance(answer, Iterator) else surface.lines(answer, options):
             if printed and surface.between is not None:
@@ -58,6 +76,10 @@ def run(
                 print(piece, end="", flush=True)
             print(flush=True)
             printed += 1
+    if answering.unknown is not None and answering.unknown.unknown:
+        _tell(str(answering.unknown))
+    if answering.refused:
+        raise RegardError(f"{answering.refused:,} of {answering.read:,} {named}s have an empty answer: see above")
 
 
 def prepare(path: Path, given: Mapping[str, Any], *, as_json: bool = False) -> Asking:
@@ -67,30 +89,143 @@ def prepare(path: Path, given: Mapping[str, Any], *, as_json: bool = False) -> A
     surface = tasks.surface(_task(tables, directory))
     surface.accept(given)
     options = _options(tables, given, as_json=as_json)
+    codec = directory.codec(directory.special())
     wanted: EngineName = given.get("runtime", "auto")
     compute_type: ComputeType = given.get("compute_type", "float32")
-    found = without_torch(directory, surface, options, wanted=wanted, compute_type=compute_type)
+    found = without_torch(directory, surface, options, codec, wanted=wanted, compute_type=compute_type)
+    whole = isinstance(surface, TextToTexts) and "runtime" in surface.options
     if not isinstance(found, str):
-        return Asking(surface, options, found)
+        return Asking(surface, options, found, codec, _longest(found.learned) if whole else None)
     from regard.api.loading import load
 
     model = load(path, why=found)
     streams = model.streams and options.decoding.n_best == 1
-    return Asking(surface, options, model, model.pieces if streams else None)
+    longest = _longest(model.recipe.model.reads()) if whole else None
+    return Asking(surface, options, model, codec, longest, model.pieces if streams else None)
 
 
-def _answered(
-    asking: Asking, groups: Iterable[Iterable[str]], together: int, *, stream: bool
-) -> Iterator[tuple[str, Any]]:
-    """Each line with its answer, or with the pieces of its answer as they come."""
-    for group in groups:
-        lines, kept = tee(group)
-        inputs = map(asking.surface.parse, lines)
-        if stream and asking.pieces is not None:
-            for line, each in zip(kept, inputs, strict=True):
-                yield line, asking.pieces(each, asking.options)
+def _longest(positions: int | None) -> int:
+    """How many tokens a text may have; its end takes one of the positions that a model has, if these are limited."""
+    return LONGEST if positions is None else min(LONGEST, positions - 1)
+
+
+class _Answering:
+    """Lines in, each with its answer out, in order; and what is to be said of them at the end."""
+
+    def __init__(self, asking: Asking, together: int, named: str) -> None:
+        self.asking, self.together, self.named = asking, together, named
+        texts = asking.codec.tokenizers
+        self.unknown = None if texts is None else Unknown(texts.source)
+        self.read = self.refused = 0
+        self._numbers = count(1)
+        self._wrong: RegardError | None = None
+
+    def answers(self, groups: Iterable[Iterable[str]], *, stream: bool) -> Iterator[tuple[Line, Any]]:
+        """Each line with its answer, or with the pieces of its answer as they come.
+
+        A line that cannot be answered ends it, after the lines before it have their answers.
+        """
+        pieces = self.asking.pieces if stream else None
+        for group in groups:
+            if pieces is None:
+                yield from self._together(group)
+            else:
+                for line in self._lines(group):
+                    yield line, self._told(line, pieces)
+            if self._wrong is not None:
+                raise self._wrong
+
+    def _told(self, line: Line, pieces: Callable[[Any, RunOptions], Iterator[str]]) -> Iterator[str]:
+        with self._naming(line):
+            yield from pieces(line.parts[0], self.asking.options)
+
+    def _together(self, group: Iterable[str]) -> Iterator[tuple[Line, Any]]:
+        waiting = deque[Line]()
+
+        def asked() -> Iterator[Any]:
+            for line in self._lines(group):
+                waiting.append(line)
+                yield from line.parts
+
+        found: list[Any] = []
+        try:
+            for answer in self.asking.engine.answer_all(asked(), self.asking.options, together=self.together):
+                while not waiting[0].parts:
+                    yield waiting.popleft(), self._nothing()
+                found.append(answer)
+                if len(found) == len(waiting[0].parts):
+                    yield self._whole(waiting.popleft(), found)
+                    found = []
+        except RegardError:
+            yield from self._one_by_one(waiting)
+            raise
+        for line in waiting:
+            yield line, self._nothing()
+
+    def _one_by_one(self, lines: Iterable[Line]) -> Iterator[tuple[Line, Any]]:
+        """Answer lines of which at least one cannot be answered, up to that one."""
+        for line in lines:
+            with self._naming(line):
+                found = list(self.asking.engine.answer_all(line.parts, self.asking.options, together=1))
+            yield self._whole(line, found)
+
+    def _whole(self, line: Line, found: list[Any]) -> tuple[Line, Any]:
+        if len(found) < 2:
+            return line, found[0] if found else self._nothing()
+        return line, joined(line.parts, found)
+
+    def _nothing(self) -> list[Any]:
+        options = self.asking.options
+        return [replace(NOTHING, alignment=() if options.alignment else None, pieces=() if options.tokens else None)]
+
+    def _lines(self, group: Iterable[str]) -> Iterator[Line]:
+        """The lines of a group; one that cannot be read is remembered and ends it."""
+        remaining = self._readable(group)
+        while texts := list(islice(remaining, self.together)):
+            rows = [] if self.unknown is None else self.unknown.read(texts)
+            for place, text in enumerate(texts):
+                line = Line(next(self._numbers), text, [])
+                self.read += 1
+                try:
+                    with self._naming(line):
+                        line.parts.append(self.asking.surface.parse(text))
+                except RegardError as error:
+                    self._wrong = error
+                    return
+                if self.asking.longest is not None and rows and len(rows[place]) > self.asking.longest:
+                    line.parts[:] = self._split(line, len(rows[place]), self.asking.longest)
+                yield line
+
+    def _readable(self, group: Iterable[str]) -> Iterator[str]:
+        try:
+            yield from group
+        except RegardError as error:
+            self._wrong = error
+
+    def _split(self, line: Line, length: int, longest: int) -> list[str]:
+        """The pieces of a line that is too long; nothing where it cannot be split."""
+        options, texts = self.asking.options, self.asking.codec.texts()
+        if not options.scores and not options.prefix:
+            if found := pieces(line.text, tokenizer=texts.source, longest=longest):
+                return found
+            why = f"one of its sentences has more than {longest:,}; break it into lines"
         else:
-            yield from zip(kept, asking.engine.answer_all(inputs, asking.options, together=together), strict=False)
+            why = f"more than {longest:,} are not answered with --json, --n-best or --prefix; break it into lines"
+        self.refused += 1
+        _tell(f"{self.named} {line.number:,} has {length:,} tokens, and {why}")
+        return []
+
+    @contextmanager
+    def _naming(self, line: Line) -> Iterator[None]:
+        """Begin an error with the number of the line."""
+        try:
+            yield
+        except RegardError as error:
+            raise RegardError(f"{self.named} {line.number:,}: {error}") from None
+
+
+def _tell(text: str) -> None:
+    print(f"regard: {text}", file=sys.stderr)
 
 
 def _task(tables: Mapping[str, Any], directory: ModelDirectory) -> str:

@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import json
+import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from regard.errors import RegardError
+from regard.errors import RegardError, cut, shown
 
 LONGEST_LINE = 1_000_000  # bytes; a line of this length or more is a damaged or misread file
 SNIFFED = 8192  # bytes at the beginning that tell text from anything else
@@ -62,14 +63,14 @@ def read_json(name: str) -> Any:
             return json.load(file)
         except (ValueError, RecursionError) as error:
             raise RegardError(
-                f"{name} is not JSON ({error}); check the file, or name it .jsonl if it has lines"
+                f"{name} is not JSON ({cut(error)}); check the file, or name it .jsonl if it has lines"
             ) from None
 
 
 def stamp(name: str) -> tuple[str, int, int]:
     """Place, size and time of a file: they change when the file does."""
     with opened(name):
-        path = Path(name).expanduser().resolve()
+        path = _path(name).resolve()
         return str(path), path.stat().st_size, path.stat().st_mtime_ns
 
 
@@ -94,8 +95,8 @@ def read_lines(name: str) -> Iterator[tuple[int, str]]:
 @contextmanager
 def opened(name: str) -> Iterator["io.BufferedReader[Any]"]:
     """The bytes of a file, unpacked; what is wrong with it is a RegardError."""
-    path = Path(name).expanduser()
     try:
+        path = _path(name)
         with path.open("rb") as plain:
             head = plain.peek(2)[:2]
             if not head:
@@ -106,15 +107,29 @@ def opened(name: str) -> Iterator["io.BufferedReader[Any]"]:
             else:
                 yield plain
     except FileNotFoundError:
-        raise RegardError(f"{name} does not exist; check the path (here it starts from {Path.cwd()})") from None
+        raise RegardError(f"{cut(name)} does not exist; check the path (here it starts from {Path.cwd()})") from None
     except IsADirectoryError:
         raise RegardError(f"{name} is a folder; name a file in it") from None
     except DAMAGED_GZIP as error:
         raise RegardError(f"{name} is damaged gzip ({error}); fetch or pack it again") from None
     except OSError as error:
         raise RegardError(
-            f"{name} cannot be read ({error.strerror or error}); check the file and your rights"
+            f"{cut(name)} cannot be read ({error.strerror or error}); check the file and your rights"
         ) from None
+
+
+def _path(name: str) -> Path:
+    """Where a file is. What is no file is refused: data is read more than once, and a pipe can be read only once."""
+    try:
+        path = Path(name).expanduser()
+        mode = path.stat().st_mode
+    except (RuntimeError, ValueError) as error:  # ~nobody, and a NUL in the name
+        raise RegardError(f"{shown(name)} is not the name of a file ({error}); check it") from None
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise RegardError(
+            f"{name} is a pipe or a device, and data is read more than once; write it to a file and name that"
+        )
+    return path
 
 
 def refuse_other_than_text(name: str, head: bytes) -> None:
@@ -186,9 +201,8 @@ def _read_table(name: str, rows: Iterator[Row], columns: Sequence[Column], *, se
 
 def _find(name: str, column: str, there: list[str]) -> int:
     if column not in there:
-        raise RegardError(
-            f"{name} has no column {column!r}; it has {', '.join(map(repr, there)) or 'none'}: choose with data.columns"
-        )
+        names = shown(there) if there else "none"
+        raise RegardError(f"{name} has no column {shown(column)}; it has {names}: choose with data.columns")
     return there.index(column)
 
 
@@ -205,7 +219,7 @@ def read_object(place: str, text: str, keys: Sequence[str]) -> dict[str, Any]:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise RegardError(f"{place} is not JSON ({error}); each line must be one object") from None
+        raise RegardError(f"{place} is not JSON ({cut(error)}); each line must be one object") from None
     if not isinstance(record, dict):
         example = ", ".join(f'"{key}": "…"' for key in keys)
         raise RegardError(f"{place} is not an object; each line must look like {{{example}}}")
@@ -217,7 +231,7 @@ def _values(place: str, text: str, keys: Sequence[str], numbers: bool) -> list[s
     values = []
     for key in keys:
         if key not in record:
-            there = ", ".join(map(repr, record)) or "none"
+            there = shown(list(record)) if record else "none"
             raise RegardError(f"{place} has no key {key!r}; it has {there}: choose with data.columns")
         values.append(_text(f"{place}, key {key!r}", record[key], numbers=numbers))
     return values
@@ -243,20 +257,23 @@ def _read_parquet(name: str, columns: Sequence[Column], numbers: bool) -> Iterat
 
     stamp(name)  # a missing or empty file is told in the same words as for other forms
     try:
-        with pyarrow.parquet.ParquetFile(Path(name).expanduser()) as file:
+        with pyarrow.parquet.ParquetFile(_path(name)) as file:
             there = file.schema_arrow.names
             places = [_find(name, column, there) if isinstance(column, str) else column - 1 for column in columns]
             if max(places) >= len(there):
                 raise RegardError(f"{name} has {len(there)} columns and column {max(places) + 1} is wanted")
             chosen = [there[place] for place in places]
+            if twice := [column for column in chosen if there.count(column) > 1]:
+                raise RegardError(f"{name} has more than one column {shown(twice[0])}; give each a name of its own")
             line = 0
             for batch in file.iter_batches(batch_size=4096, columns=list(set(chosen))):
                 for cells in zip(*(batch[column].to_pylist() for column in chosen), strict=True):
                     line += 1
                     yield line, [_text(f"{name}:{line}", cell, numbers=numbers) for cell in cells]
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0]
-        raise RegardError(f"{name} is not a sound Parquet file ({reason}); fetch or write it again") from None
+    except RegardError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise RegardError(f"{name} is not a sound Parquet file ({cut(error)}); fetch or write it again") from None
 
 
 FORMS: dict[str, Callable[[str, Sequence[Column], bool], Iterator[Row]]] = {

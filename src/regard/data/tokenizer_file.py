@@ -1,4 +1,4 @@
-"""tokenizer.json, which may come from elsewhere: read without its padding and truncation, and refused if it can blow up a text."""
+"""tokenizer.json, from wherever it came: read without its padding and truncation, refused if it can blow up a text."""
 
 from __future__ import annotations
 

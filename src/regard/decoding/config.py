@@ -7,28 +7,38 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+LONGEST = 1 << 16  # tokens of an answer
+
 
 class DecodingConfig(BaseModel):
     """How answers are searched for. Lengths count the tokens of an answer; `max_length` counts EOS too."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    beam: int = Field(5, ge=1, description="hypotheses kept alive for each source; 1 is greedy")
-    length_penalty: float = Field(1.0, ge=0, description="score = sum of log p / length ** length_penalty")
-    coverage_penalty: float = Field(0.0, ge=0, description="weight of the penalty for source tokens not looked at")
+    beam: int = Field(5, ge=1, le=256, description="hypotheses kept alive for each source; 1 is greedy")
+    length_penalty: float = Field(1.0, ge=0, le=100, description="score = sum of log p / length ** length_penalty")
+    coverage_penalty: float = Field(
+        0.0, ge=0, le=100, description="weight of the penalty for source tokens not looked at"
+    )
     early_stopping: bool = Field(
         True, description="stop at `beam` finished answers; false: only when none can be better"
     )
-    min_length: int = Field(0, ge=0, description="no EOS before this many tokens")
-    max_length: int = Field(256, ge=1, description="an answer ends here, EOS or not")
-    no_repeat_ngram: int = Field(0, ge=0, description="no sequence of this many tokens occurs twice; 0 allows it")
-    n_best: int = Field(1, ge=1, description="answers given for each source")
+    min_length: int = Field(0, ge=0, le=LONGEST, description="no EOS before this many tokens")
+    max_length: int = Field(256, ge=1, le=LONGEST, description="an answer ends here, EOS or not")
+    no_repeat_ngram: int = Field(
+        0, ge=0, le=LONGEST, description="no sequence of this many tokens occurs twice; 0 allows it"
+    )
+    n_best: int = Field(1, ge=1, le=1000, description="answers given for each source")
     sample: bool = Field(False, description="draw at random instead of searching for the best")
-    temperature: float = Field(1.0, gt=0, description="logits are divided by it before drawing")
-    top_k: int = Field(0, ge=0, description="draw among this many most probable tokens; 0: all")
-    top_p: float = Field(1.0, gt=0, le=1, description="draw among the most probable tokens that hold this much mass")
-    seed: int = Field(0, ge=0, description="seed of the draws; the same source draws the same answer in any batch")
-    batch_tokens: int = Field(2048, ge=1, description="source tokens decoded together at most, padding included")
+    temperature: float = Field(1.0, ge=1e-3, le=1e3, description="logits are divided by it before drawing")
+    top_k: int = Field(0, ge=0, le=1 << 31, description="draw among this many most probable tokens; 0: all")
+    top_p: float = Field(1.0, ge=1e-6, le=1, description="draw among the most probable tokens that hold this much mass")
+    seed: int = Field(
+        0, ge=0, lt=1 << 63, description="seed of the draws; the same source draws the same answer in any batch"
+    )
+    batch_tokens: int = Field(
+        2048, ge=1, le=1 << 20, description="source tokens decoded together at most, padding included"
+    )
     replace_unknown: bool = Field(False, description="replace <unk> by the source word that it looks at most")
     shortlist: bool = Field(
         False, description="learn which target tokens translate which source tokens; CTranslate2 then scores only those"
@@ -63,8 +73,9 @@ def changed(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
     if "beam" in changes and not changes.get("sample"):
         settings = {name: value for name, value in settings.items() if name not in SAMPLING}
     result = {**settings, **changes}
-    if "n_best" in changes and "beam" not in changes:
-        result["beam"] = max(result.get("beam", DecodingConfig().beam), result["n_best"])
+    beam, n_best = result.get("beam", DecodingConfig().beam), changes.get("n_best")
+    if "beam" not in changes and not result.get("sample") and isinstance(beam, int) and isinstance(n_best, int):
+        result["beam"] = max(beam, n_best)
     return result
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from regard.directory import ModelDirectory
 from regard.engines.ctranslate2.offers import reason_for_torch
 from regard.engines.ctranslate2.plans import ComputeType
 from regard.errors import RegardError
-from regard.tasks.base import Engine, RunOptions, Surface
-from regard.tasks.surfaces import Answer, TextToTexts
+from regard.tasks.base import Codec, RunOptions, Surface
+from regard.tasks.surfaces import TextToTexts
+
+if TYPE_CHECKING:
+    from regard.engines.ctranslate2.engine import CTranslate2Engine
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
 
@@ -19,17 +22,18 @@ def without_torch(
     directory: ModelDirectory,
     surface: Surface[Any, Any],
     options: RunOptions,
+    codec: Codec,
     *,
     wanted: EngineName,
     compute_type: ComputeType,
-) -> Engine[str, list[Answer]] | str:
+) -> CTranslate2Engine | str:
     """CTranslate2 on a model directory, or the reason why torch has to answer."""
     if wanted == "torch":
         _refuse(compute_type, "--runtime torch was given")
         return "it was asked for"
     if "runtime" not in surface.options or not isinstance(surface, TextToTexts):
         return f"CTranslate2 does not answer with {surface.answers}"
-    tokenizers = directory.codec(directory.special()).texts()
+    tokenizers = codec.texts()
     prefix = tuple(tokenizers.target.encode([options.prefix])[0]) if options.prefix else ()
     model = _table(directory.tables(), "model")
     reason = reason_for_torch(model, options.decoding, vocabulary=tokenizers.target.size, prefix=prefix)

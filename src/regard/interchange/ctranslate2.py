@@ -136,7 +136,9 @@ class _Stack:
         if self.model["wiring"] == "pre_norm":
             self._norm(spec.layer_norm, f"{self.stack}.final", scale=1.0)
         if self.side == "target":
-            spec.projection.weight = self.weights.output(vocabulary, self.width)
+            shape = vocabulary, self.width
+            tied = self.model["tied"]
+            spec.projection.weight = embeddings.weight if tied else self.weights.read("output.weight", *shape)
             spec.alignment_heads = numpy.int16(0)  # the mean over all
         return spec
 
@@ -173,7 +175,9 @@ class _Stack:
         self._linear(attention.linear[0], f"{name}.query", f"{name}.key", f"{name}.value", reads=True)
         self._linear(attention.linear[1], f"{name}.output")
         if self.model["position"] == "shaw":
-            attention.relative_position_keys = self.weights.read(f"{name}.position.table", None, self.width // self.model["heads"])
+            attention.relative_position_keys = self.weights.read(
+                f"{name}.position.table", None, self.width // self.model["heads"]
+            )
             attention.relative_position_values = self.specs.model_spec.OPTIONAL
         elif self.model["position"] == "alibi":
             attention.relative_attention_bias = self._distances()
@@ -232,9 +236,6 @@ class _Weights:
 
     def table(self, side: str, *shape: int) -> Array:
         return self.of_side(side, "table.weight", *shape)
-
-    def output(self, *shape: int) -> Array:
-        return self.read("output.weight", *shape) if "output.weight" in self._weights else self.table("target", *shape)
 
     def require_all_read(self) -> None:
         """A weight that nobody asked for would be a part of the model that was left out."""

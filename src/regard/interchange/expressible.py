@@ -29,7 +29,9 @@ def obstacle(model: Mapping[str, Any]) -> str | None:
     """
     kind = model.get("kind")
     if kind not in EXPRESSED["kind"]:
-        return f'CTranslate2 cannot express model.kind = "{cut(kind)}"; of the kinds here it knows the transformer alone'
+        return (
+            f'CTranslate2 cannot express model.kind = "{cut(kind)}"; of the kinds here it knows the transformer alone'
+        )
     for key, value in model.items():
         if key in FIXED and value == FIXED[key]:
             continue

@@ -132,7 +132,8 @@ def _fingerprint(directory: Path) -> str:
 
 
 def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "regard")
+    home = os.path.expanduser("~")  # noqa: PTH111 - which raises nothing where there is no home
+    return Path(os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache") / "regard"
 
 
 def _keep(path: Path, files: dict[str, bytes]) -> None:

@@ -152,11 +152,11 @@ class CTranslate2Engine:
                 f"shorten the text, or train with model.maximum={longest} or more"
             )
         if max(longest, options.decoding.max_length) > self._positions:
-            self._positions = -(-max(longest, options.decoding.max_length) // BLOCK) * BLOCK
-            model = converted(self.directory, positions=self._positions)
+            positions = -(-max(longest, options.decoding.max_length) // BLOCK) * BLOCK
+            model = converted(self.directory, positions=positions)
             if self._plan is None:
                 self._plan = self._best_plan(model, sources, options)
-            self._engine = _open(model, self._plan)
+            self._engine, self._positions = _open(model, self._plan), positions
         return self._engine
 
     def _best_plan(self, model: Converted, sources: list[list[str]], options: RunOptions) -> Plan:

@@ -10,12 +10,12 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from regard.data.tokenizer_file import explaining, read_file, require_usable
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import RegardError
 from regard.interchange.files import VOCABULARY, optional_json, read_text, shown
 from regard.interchange.huggingface.architecture import Settings
 from regard.interchange.huggingface.sentencepiece import model_bytes, model_of, read_model, require_ids, tokenizer
-from regard.data.tokenizer_file import explaining, read_file, require_usable
 from regard.special import Special
 
 CONFIG, MAP = "tokenizer_config.json", "special_tokens_map.json"
