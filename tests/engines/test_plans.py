@@ -51,8 +51,9 @@ def test_another_number_of_cores_is_another_machine(tmp_path, monkeypatch):
         chosen(MANY, kept_in=tmp_path)
 
 
-def test_a_damaged_note_is_measured_again(tmp_path):
-    (tmp_path / measure.NOTE).write_text("{")
+@pytest.mark.parametrize("content", ["{", "[]", "3", '{"2 cores, float32, beam": [1]}', "[" * 100_000])
+def test_a_damaged_note_is_measured_again(tmp_path, content):
+    (tmp_path / measure.NOTE).write_text(content)
     assert chosen(MANY, seconds=lambda each: each.threads, kept_in=tmp_path).threads == 1
 
 

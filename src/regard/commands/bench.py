@@ -122,7 +122,7 @@ def _answers(asking: Asking, lines: Sequence[str], together: int) -> list[object
 
 
 def _start(directory: Path, text: str, runtime: EngineName) -> dict[str, float | None]:
-    arguments = ["run", str(directory), text, *([] if runtime == "auto" else ["--runtime", runtime])]
+    arguments = ["run", *([] if runtime == "auto" else ["--runtime", runtime]), "--", str(directory), text]
     taken = []
     for _ in range(STARTS):
         begin = time.perf_counter()
