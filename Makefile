@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint browser bench clean
@@ -22,19 +23,26 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup  ## train spelling → pronunciation in a few minutes, score it, look at it
 	$(BIN)/regard demo
 
-test: setup lint browser  ## everything that must hold before a change is merged
-	$(BIN)/python -m pytest
+test: setup lint browser  ## everything that must hold before a change is merged; the last lines say what was skipped
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 lint: setup  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# apt-get waits for the lock of dpkg by itself, but not for that of its lists: update is repeated while that is held
 browser:  ## Chromium for the tests of the page, where it can be installed; they say so and are skipped without it
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
-	{ test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
-	echo "no Chromium here: the tests of the page in a browser will be skipped"
+	{ test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  for second in $$(seq 0 5 300); do \
+	    said=$$(apt-get update -qq 2>&1); ended=$$?; \
+	    test $$ended != 0 && echo "$$said" | grep -q "get lock" || break; \
+	    test $$second != 0 || echo "waiting up to 5 minutes for another apt-get to end"; sleep 5; \
+	  done; test $$ended = 0 && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends \
+	  chromium >/dev/null; } || \
+	echo "no Chromium here: the tests of the page in a browser will be SKIPPED; the end of the tests says how many"
 
 bench: setup  ## speed beside peers: `make bench DATA=folder of Multi30k`; `make bench WORK=decode DATA=…` for one
 	$(BIN)/python -m bench $(or $(WORK),all) $(if $(DATA),--data $(DATA))

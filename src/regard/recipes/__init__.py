@@ -179,7 +179,7 @@ def _is_data(name: str) -> bool:
     try:
         return path.suffix != ".toml" and name not in bundled() and path.is_file()
     except (OSError, ValueError) as error:
-        raise RegardError(f"{shown(name)} cannot be read: {shown(str(error))}") from None
+        raise _unreadable(name, error) from None
 
 
 def _find(recipe: str) -> tuple[str, str]:
@@ -191,10 +191,15 @@ def _find(recipe: str) -> tuple[str, str]:
     except FileNotFoundError:
         raise RegardError(f"{recipe} does not exist; name a TOML file or one of {', '.join(bundled())}") from None
     except (OSError, ValueError) as error:
-        raise RegardError(f"{shown(recipe)} cannot be read: {shown(str(error))}") from None
+        raise _unreadable(recipe, error) from None
     if recipe not in bundled():
         raise unknown_name("recipe", recipe, bundled())
     return f"recipe {recipe}", (resources.files(__package__) / f"{recipe}.toml").read_text("utf-8")
+
+
+def _unreadable(name: str, error: OSError | ValueError) -> RegardError:
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return RegardError(f"{shown(name, most=300)} cannot be read: {reason}; name another file")
 
 
 def _apply(table: dict[str, Any], change: str) -> None:
