@@ -28,7 +28,7 @@ class DecodingConfig(BaseModel):
     no_repeat_ngram: int = Field(
         0, ge=0, le=LONGEST, description="no sequence of this many tokens occurs twice; 0 allows it"
     )
-    n_best: int = Field(1, ge=1, le=1000, description="answers given for each source")
+    n_best: int = Field(1, ge=1, le=4096, description="answers given for each source")
     sample: bool = Field(False, description="draw at random instead of searching for the best")
     temperature: float = Field(1.0, ge=1e-3, le=1e3, description="logits are divided by it before drawing")
     top_k: int = Field(0, ge=0, le=1 << 31, description="draw among this many most probable tokens; 0: all")
