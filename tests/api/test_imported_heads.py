@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.testing import assert_close
 
 import regard
 import tiny_bert
-from regard import recipes
+from regard import recipes, tasks
 from regard.api.body import open_body
 from regard.api.exchange import export_model, import_model
 from regard.data.tokenizers import Tokenizer
@@ -244,3 +245,16 @@ def test_what_their_class_does_not_compute_is_named_on_the_way_out(tmp_path: Pat
     recipe.write_text(text.replace('pooler_activation = "tanh"', 'pooler_activation = "relu"'))
     with pytest.raises(RegardError, match="which has no pooler_activation = 'relu'"):
         export_model(tmp_path / "ours", tmp_path / "back")
+
+
+@pytest.mark.parametrize("architecture", [*EVERY, *(f"{family}ForMaskedLM" for family in FAMILIES)])
+def test_the_command_that_an_import_suggests_works(tmp_path: Path, architecture: str):
+    saved(tmp_path / "theirs", architecture)
+    recipe = import_model(tmp_path / "theirs", tmp_path / "ours")
+    surface = tasks.surface(recipe.task)
+    shell = ["bash", "-c", f"printf %s {surface.example}"]
+    text = subprocess.run(shell, capture_output=True, text=True, check=True).stdout
+    model = regard.load(tmp_path / "ours")
+    (answer,) = model.answer_all([surface.parse(text)], model.options(), together=1)
+    assert surface.lines(answer, model.options())
+    assert model.look_at(surface.parse(text)).maps

@@ -177,10 +177,10 @@ class Masked(Fill):
         return int(generator.integers(self.size)) if drawn < CHANGED else token
 
     def _row(self, asked: Texts) -> Row:
-        """The row of a text or a pair. The name of the mask in a text stands for the mask."""
+        """The row of a text or a pair. [MASK] in a text stands for the mask, and so does the mask's own name."""
         framing, tokenizer = self.rows.framing, self.rows.tokenizer
         name = tokenizer.inner.id_to_token(self.mask)
-        parts = [tokenizer.encode(text.split(name)) for text in asked if text is not None]
+        parts = [tokenizer.encode(text.replace(MASK, name).split(name)) for text in asked if text is not None]
         ids = [[token for piece in pieces for token in (self.mask, *piece)][1:] for pieces in parts]
         size = sum(map(len, ids))
         if size > framing.maximum - framing.room_taken(pair=len(ids) > 1):
