@@ -30,6 +30,7 @@ FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init
 OTHER_WORDS = {
     ("recipes/__init__.py", "translate"): "the task of a recipe that names none",
     ("durable.py", "write"): "what could not be done with a file",
+    ("recipes/own_data.py", "tag"): "a column of a file",
     ("decoding/tree.py", "answer"): "the state of a hypothesis",
     ("look/record.py", "answer"): "a key of the record",
 }

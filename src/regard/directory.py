@@ -58,16 +58,19 @@ class ModelDirectory:
     def tables(self) -> dict[str, Any]:
         """The tables of the recipe, for those who cannot wait for torch: only their sizes are checked."""
         self.require()
-        try:
-            found = tomllib.loads(read_text(self.path / RECIPE))
-        except (OSError, tomllib.TOMLDecodeError, RecursionError) as error:
-            raise RegardError(
-                f"{self.path / RECIPE} cannot be read ({cut(error)}); copy the model directory again"
-            ) from None
+        found = self._tables()
         model = found.get("model")
         if isinstance(model, dict):
             self._require_sizes(model)
         return found
+
+    def _tables(self) -> dict[str, Any]:
+        try:
+            return tomllib.loads(read_text(self.path / RECIPE))
+        except (OSError, tomllib.TOMLDecodeError, RecursionError) as error:
+            raise RegardError(
+                f"{self.path / RECIPE} cannot be read ({cut(error)}); copy the model directory again"
+            ) from None
 
     def _require_sizes(self, model: Mapping[str, object]) -> None:
         """Refuse sizes that the weights cannot have, before anybody makes room for a model of these sizes."""
@@ -103,7 +106,7 @@ class ModelDirectory:
 
     def _rows(self) -> tuple[int | None, int | None]:
         """How many tokens the recipe says that source and target have, where it does."""
-        model = self.tables().get("model") if durable.is_file(self.path / WEIGHTS) else None
+        model = self._tables().get("model") if durable.is_file(self.path / WEIGHTS) else None
         stated = [model.get(key) if isinstance(model, dict) else None for key in ("vocabulary", "target_vocabulary")]
         source, target = (size if isinstance(size, int) else None for size in stated)
         return source, target

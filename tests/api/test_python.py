@@ -8,6 +8,7 @@ import pytest
 
 import regard
 from regard import RegardError
+from regard.api.training import Telling
 from small_models import QUICK, reversing, reversing_recipe
 
 WRONG = [None, 3, 2.5, b"abc", {"a": 1}, {"text": None}, (), object(), len, True, [None], [["a"]], {1, 2}]
@@ -84,10 +85,12 @@ def test_what_cannot_be_a_recipe_or_a_change_is_a_sentence():
         regard.train("pairs", changes=[3])
 
 
-def test_something_is_said_at_once(tmp_path, capsys):
+def test_what_takes_long_is_told_without_a_terminal_too(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(Telling, "FIRST", -1.0)
+    monkeypatch.setattr(Telling, "EVERY", -1.0)
     regard.train(reversing_recipe(tmp_path), out=tmp_path / "out", changes=QUICK, show=True)
     said = capsys.readouterr().err.splitlines()
-    assert said[:2] == ["reading the examples …", "learning a vocabulary …"]
+    assert said[:2] == ["reading the examples", "learning a vocabulary"]
     assert "the weights are those of step 4, the last one" in said
 
 

@@ -121,10 +121,10 @@ def prepare(
     kind, chosen, training = tasks.task(recipe.task), setting(recipe), recipe.training
     with console.status("reading the examples") as status:
         work = Work(directory.work, Telling(console, status), crew.share)
-        work.tell("reading the examples …", milestone=True)
+        work.tell("reading the examples")
         splits = crew.in_turn(lambda: kind.open(chosen, work))
         if not begun:
-            work.tell("learning a vocabulary …", milestone=True)
+            work.tell("learning a vocabulary")
             crew.first(lambda: directory.write(kind.learn(chosen, splits.train, codec_of(body) if body else None)))
         codec = directory.codec(recipe.model.ids())
         task = kind.from_setting(chosen, codec)
@@ -154,10 +154,10 @@ def prepare(
 class Telling:
     """Says how far something is: in a terminal beside the spinner, elsewhere as a plain line every few seconds."""
 
-    EVERY = 10.0  # seconds between plain lines
+    FIRST, EVERY = 2.0, 10.0  # seconds before the first plain line, and between two of them
 
     def __init__(self, console: Console, status: Status) -> None:
-        self.console, self.status, self.told = console, status, time.monotonic()
+        self.console, self.status, self.told = console, status, time.monotonic() + self.FIRST - self.EVERY
 
     def __call__(self, text: str, *, milestone: bool = False) -> None:
         self.status.update(text)
