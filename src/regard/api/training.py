@@ -206,10 +206,9 @@ def _settle(directory: ModelDirectory, recipe: Complete, crew: Crew) -> bool:
 
 def _make_directory(path: Path) -> None:
     try:
-        path.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise RegardError(f"{path} cannot be written: {reason}; choose another directory with -o") from None
+        durable.make_directory(path)
+    except RegardError as error:
+        raise RegardError(f"{error}; or choose another directory with -o") from None
 
 
 def _require_same_data(directory: ModelDirectory, checksum: str, *, begun: bool, crew: Crew) -> None:

@@ -179,7 +179,7 @@ class Masked(Fill):
     def _row(self, asked: Texts) -> Row:
         """The row of a text or a pair. [MASK] in a text stands for the mask, and so does the mask's own name."""
         framing, tokenizer = self.rows.framing, self.rows.tokenizer
-        name = tokenizer.inner.id_to_token(self.mask)
+        name = tokenizer.inner.id_to_token(self.mask) or MASK
         parts = [tokenizer.encode(text.replace(MASK, name).split(name)) for text in asked if text is not None]
         ids = [[token for piece in pieces for token in (self.mask, *piece)][1:] for pieces in parts]
         size = sum(map(len, ids))
