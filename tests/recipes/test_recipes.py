@@ -1,5 +1,6 @@
 """Recipes: what comes along, what is refused, and how."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -189,3 +190,9 @@ def test_numbers_that_nothing_can_compute_with_are_refused(key: str, number: int
 def test_what_is_no_table_is_refused(change: str):
     with pytest.raises(RegardError, match=r"^x\.toml: "):
         recipes.parse(GOOD, where="x.toml", changes=[change])
+
+
+def test_a_recipe_that_is_no_regular_file_is_refused(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(RegardError, match="is not a regular file"):
+        recipes.load(tmp_path / "pipe.toml")

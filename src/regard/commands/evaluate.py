@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import JsonValue
+from rich.console import Console
 
 from regard.api.loading import load
+from regard.api.model import Model
 from regard.api.translator import Translator
 from regard.errors import RegardError, shown
 from regard.tasks.base import Score
@@ -31,7 +33,20 @@ def run(
     for change in changes:
         if not change.startswith("data."):
             raise RegardError(f"--set {shown(change)}: only keys of [data] can be changed here, such as data.columns")
-    model = load(path, changes=changes)
+    with Console(stderr=True).status("answering the examples to score the model"):
+        _run(load(path, changes=changes), data, given, against=against, tokenized=tokenized, as_json=as_json)
+
+
+def _run(
+    model: Model,
+    data: object,
+    given: Mapping[str, JsonValue],
+    *,
+    against: Path | None,
+    tokenized: bool,
+    as_json: bool,
+) -> None:
+    path = model.path
     tokenize = "none" if tokenized else "13a"
     if not isinstance(model, Translator):
         options_of_pairs = {

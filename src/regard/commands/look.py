@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.progress import track
 
 from regard.api.loading import load
 from regard.api.model import Model
@@ -110,7 +111,9 @@ def _look(model: Model, options: Mapping[str, Any], statistics: Mapping[str, Any
 def _statistics(model: Model, lines: Path | None) -> dict[str, Any] | None:
     if lines is None:
         return None
-    return model.statistics(model.surface.parse(line) for _, line in read_lines(str(lines)) if line.strip())
+    texts = [model.surface.parse(line) for _, line in read_lines(str(lines)) if line.strip()]
+    console = Console(stderr=True)
+    return model.statistics(track(texts, "looking at texts", console=console, disable=not console.is_terminal))
 
 
 def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from regard import models, tasks
 from regard.checking import check
 from regard.data.splits import DataTable
+from regard.data.whole import SETTINGS, read_text
 from regard.errors import RegardError, shown, unknown_name
 from regard.models.facts import ModelConfig
 from regard.recipes.body import Pretrained
@@ -187,7 +188,7 @@ def _find(recipe: str) -> tuple[str, str]:
     path = Path(recipe)
     try:
         if path.suffix == ".toml":
-            return recipe, path.read_text("utf-8")
+            return recipe, read_text(path, most=SETTINGS)
     except FileNotFoundError:
         raise RegardError(f"{recipe} does not exist; name a TOML file or one of {', '.join(bundled())}") from None
     except (OSError, ValueError) as error:
