@@ -286,7 +286,7 @@ def test_a_finished_model_without_checkpoints_is_not_overwritten(tmp_path):
     path = regard.train(recipe, out=tmp_path / "out", changes=QUICK).path
     shutil.rmtree(path / "checkpoints")
     before = weights(path)
-    with pytest.raises(RegardError, match="no checkpoint to go on from"):
+    with pytest.raises(RegardError, match="no checkpoint to resume from"):
         regard.train(recipe, out=path, changes=[*QUICK, "training.steps=9"])
     assert weights(path) == before
 

@@ -196,7 +196,7 @@ def test_a_checkpoint_with_right_checksums_and_wrong_content_is_damaged(tmp_path
     directory, expected, final = finished
     shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
     forge(tmp_path / "step-00000020", **forgery)
-    with pytest.warns(UserWarning, match="step-00000020 is damaged .*; going back to before it") as warned:
+    with pytest.warns(UserWarning, match="step-00000020 is damaged .*; resuming from the one before it") as warned:
         resumed, checkpoints = train(tmp_path, steps=20, ema=0.9)
     assert len(warned) == 1
     assert everything(resumed) == expected

@@ -254,7 +254,7 @@ def test_a_finished_model_without_checkpoints_is_not_overwritten(tmp_path):
     for step in Checkpoints(tmp_path / "checkpoints").steps():
         durable.remove_directory(tmp_path / "checkpoints" / f"step-{step:08d}")
     before = contents(tmp_path)
-    with pytest.raises(RegardError, match="finished model and no checkpoint to go on from"):
+    with pytest.raises(RegardError, match="finished model and no checkpoint to resume from"):
         learn(tmp_path)
     assert contents(tmp_path) == before
 

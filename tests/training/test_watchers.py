@@ -123,9 +123,7 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(tmp_path, number
         fit(run, Following(), schedule=rate, watchers=[poke, interruption])
     assert run.step == 3
     assert checkpoints.steps() == [3]
-    assert str(caught.value) == (
-        f"stopped at step 3 of 40; all is saved in {tmp_path}, and the same command goes on from there"
-    )
+    assert str(caught.value) == (f"stopped at step 3 of 40; all is saved in {tmp_path}; run the same command to resume")
     assert signal.getsignal(number) is before
     assert "once more to stop at once" in capfd.readouterr().err
 

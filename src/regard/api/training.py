@@ -41,7 +41,7 @@ CHANGEABLE = (*LIMITS, "training.threads", "training.device")
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything there is to a run before its first step."""
+    """What a run needs before its first step."""
 
     module: nn.Module
     task: AnyTask
@@ -49,7 +49,7 @@ class Prepared:
     objective: Objective
     validate: Judge
     score: Judge
-    summary: str  # what is about to be trained, and on what
+    summary: str  # what is about to be trained, and on which data
 
 
 def train(
@@ -167,7 +167,7 @@ class Telling:
 
 
 def _summary(recipe: Complete, codec: Codec, module: nn.Module, streams: dict[str, Stream[Batch]]) -> str:
-    """What is about to be trained, and on what; said when everything was read and found good."""
+    """What is about to be trained, and on which data; printed after all data was read and checked."""
     lines = [line for name, stream in streams.items() for line in _titled(name, stream.describe())]
     if codec.tokenizers is not None:
         both = (codec.tokenizers.source, codec.tokenizers.target)[: 1 if codec.tokenizers.shared else 2]
@@ -185,9 +185,9 @@ def _titled(name: str, lines: list[str]) -> list[str]:
 
 
 def _settle(directory: ModelDirectory, recipe: Complete, crew: Crew) -> bool:
-    """Keep the recipe beside the model, and say whether a run was begun there.
+    """Write the recipe into the directory, and return whether a run was begun there before.
 
-    If so, it must have been by the same recipe, but for how long to train.
+    Such a run must have the same recipe, except for the keys in `CHANGEABLE`.
     """
     stored = directory.path / RECIPE
     begun = (directory.path / WEIGHTS).exists() or bool(Checkpoints(directory.work).steps())
@@ -212,7 +212,7 @@ def _make_directory(path: Path) -> None:
 
 
 def _require_same_data(directory: ModelDirectory, checksum: str, *, begun: bool, crew: Crew) -> None:
-    """A run is resumed with the data it began with; what counts is the content, not the place or time of the files."""
+    """Refuse to resume a run on other data. The content is compared, and not the path or time of the files."""
     note = directory.work / "learned-from.json"
     known = _checksum_in(note)
     if known == checksum:

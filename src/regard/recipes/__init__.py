@@ -58,7 +58,7 @@ def is_complete(recipe: Wish) -> TypeGuard[Complete]:
 
 
 def bundled() -> dict[str, str]:
-    """The recipes that come along: name → the first line of the file, which says what it is."""
+    """The bundled recipes: name → the first line of the file, which says what the recipe is for."""
     found = {}
     for entry in sorted(resources.files(__package__).iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".toml"):

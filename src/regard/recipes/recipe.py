@@ -54,7 +54,7 @@ class Recipe(BaseModel, Generic[DataT, ModelT]):
                 raise RegardError(f'{key} = {shown(value)} has no effect for task = "{self.task}"; leave it out')
 
 
-Complete = Recipe[DataTable, ModelConfig]  # a recipe whose [model] is known
+Complete = Recipe[DataTable, ModelConfig]  # a recipe whose [model] has all its sizes
 
 
 def setting(recipe: Complete) -> Setting[DataTable]:

@@ -1,4 +1,4 @@
-"""Checkpoints: a run on disk, to go on from or to average.
+"""Checkpoints: a run on disk, to resume from or to average.
 
     checkpoints/step-00000500/
         weights.safetensors     the model (its moving average if it has one): all that averaging needs
@@ -51,7 +51,7 @@ class Generators(BaseModel):
 
 
 class State(BaseModel):
-    """The numbers of a run that a checkpoint holds; what is not a random state or a checksum is a field of `Run`."""
+    """The numbers of a run in a checkpoint; except for the random state and the checksums, they are fields of `Run`."""
 
     step: Annotated[int, Field(ge=1, lt=10**8)]
     epoch: Count
@@ -80,7 +80,7 @@ class Saved(NamedTuple):
 
 
 class DamagedError(Exception):
-    """A checkpoint that is not what was written; the reason as its message."""
+    """A checkpoint whose content is not what was written; the message is the reason."""
 
 
 class Checkpoints:
@@ -102,7 +102,7 @@ class Checkpoints:
         return self.directory / f"step-{step:08d}"
 
     def save(self, run: Run) -> None:
-        """Write the run as it is now; only when that is on the disk, drop what is no longer needed."""
+        """Write the run as it is now. Checkpoints that are no longer needed are removed after that is on the disk."""
         run.require_finite()
         if not self.directory.parent.is_dir():
             raise RegardError(
@@ -129,8 +129,8 @@ class Checkpoints:
     def resume(self, run: Run) -> bool:
         """Put the run where the newest whole checkpoint left it; False, and nothing changed, if there is none.
 
-        Damaged ones are passed over with a warning: the run goes through those steps again, to the same result. So are
-        those that do not fit the run, if an older one does.
+        Damaged checkpoints are skipped with a warning: the run repeats those steps, with the same result. Checkpoints
+        that do not fit the run are skipped too, if an older one fits.
         """
         durable.make_directory(self.directory.parent)
         durable.sweep(self.directory)
@@ -154,9 +154,9 @@ class Checkpoints:
     def members(self, run: Run) -> list[int]:
         """Steps of the checkpoints whose mean is the final weights, if the run ended now.
 
-        The last are those at multiples of `checkpoint_every`, and that of this step. One saved in between, because
-        somebody pressed Ctrl-C, does not count, so that the result is the same as without; nor do those of the first
-        half of a run, which had hardly begun to learn.
+        With average_of = "last" these are the last ones at multiples of `checkpoint_every`, and that of this step. A
+        checkpoint that was saved in between, after Ctrl-C, does not count: the result must be the same as without it.
+        Those of the first half of a run do not count either, because the model had hardly begun to learn.
         """
         saved = [step for step in self.steps() if step <= run.step]
         best = [step for step in run.ranked() if step in saved]
@@ -175,13 +175,13 @@ class Checkpoints:
         return weights
 
     def finish(self, run: Run) -> None:
-        """Once the final weights are written: the newest stays, to go on from with more steps, and the best."""
+        """Remove checkpoints once the final weights are written, except the newest, to resume from, and the best."""
         for step in self.steps():
             if step != run.step and step not in run.ranked()[:1]:
                 durable.remove_directory(self.path(step))
 
     def _named(self) -> list[Path]:
-        """What is named like a checkpoint, be it one or not; the oldest first."""
+        """The paths that are named like checkpoints, whether they are checkpoints or not; the oldest first."""
         return sorted(self.directory.glob("step-" + 8 * "[0-9]"))
 
     def _readable(self, run: Run) -> Iterator[Tensors]:
@@ -213,7 +213,7 @@ class Checkpoints:
 
 
 def _pass_over(checkpoint: Path, reason: Exception) -> None:
-    warnings.warn(f"{checkpoint} is damaged ({reason}); going back to before it", stacklevel=3)
+    warnings.warn(f"{checkpoint} is damaged ({reason}); resuming from the one before it", stacklevel=3)
 
 
 def weights_of(model: nn.Module) -> Tensors:
@@ -366,12 +366,12 @@ def _read_tensors(path: Path, state: State) -> Tensors:
     try:
         return safetensors.torch.load(content)
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise DamagedError(f"{path.name} is no safetensors file") from error
+        raise DamagedError(f"{path.name} is not a safetensors file") from error
 
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        if not path.is_file():  # which a pipe or a device is not, and reading one may never end
+        if not path.is_file():  # reading a pipe or a device may never end
             raise DamagedError(f"{path.name} is missing")
         return path.read_bytes()
     except OSError as error:

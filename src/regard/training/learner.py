@@ -12,7 +12,7 @@ BatchIn = TypeVar("BatchIn", bound=Batch, contravariant=True)
 
 
 class Loss(Protocol[BatchIn]):
-    """What is learned."""
+    """The part of a task that training needs."""
 
     def loss(self, model: nn.Module, batch: BatchIn) -> Tensor:
         """The sum (not the mean) over the targets of the batch."""

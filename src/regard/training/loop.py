@@ -1,4 +1,4 @@
-"""The loop. Everything that is not learning watches it."""
+"""The training loop: it updates the weights; watchers do everything else."""
 
 from __future__ import annotations
 

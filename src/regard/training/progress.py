@@ -1,4 +1,4 @@
-"""How far, how well, how fast, how long: a bar in a terminal, plain lines elsewhere."""
+"""Progress of a run: steps, loss, speed and time left, as a bar in a terminal and as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECENT_STEPS = 50  # speed and loss are those of this many last steps: one batch
 
 
 class Progress:
-    """Watches from within its `with`. In a file or a pipe, one line every `every` seconds instead of a bar."""
+    """A watcher, used as a context manager. In a file or a pipe it prints one line every `every` seconds, not a bar."""
 
     def __init__(self, *, console: Console | None = None, every: float = 10.0) -> None:
         self.console = console or Console(stderr=True)

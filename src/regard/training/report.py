@@ -1,4 +1,4 @@
-"""What a run was and what came of it: report.json."""
+"""report.json: what was trained, for how long, and the scores."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from regard.training.config import TrainingConfig
 
 @dataclass
 class Run:
-    """Everything that changes while training. What a checkpoint holds is exactly this, and random state."""
+    """Everything that changes while training. A checkpoint holds this and the random state."""
 
     model: nn.Module
     optimiser: torch.optim.Optimizer
@@ -63,7 +63,7 @@ class Run:
         return ""
 
     def require_finite(self) -> None:
-        """Stop a run that has lost its way, before it overwrites what was good."""
+        """Stop a run whose loss is not finite, before it overwrites good checkpoints."""
         if not math.isfinite(self.loss):
             raise RegardError(
                 f"the loss is {float(self.loss)} at step {self.step}, and nothing can be learned from there; "
@@ -75,7 +75,7 @@ class Run:
         return next(self.model.parameters()).device
 
     def autocast(self) -> torch.autocast:
-        """On a GPU everything that may is computed in the run's precision; on a CPU, `Linear` sees to its products."""
+        """On a GPU torch chooses what is computed in the run's precision; on a CPU `Linear` does, for its products."""
         wanted = self.precision == torch.bfloat16 and self.device.type != "cpu"
         return torch.autocast(self.device.type, torch.bfloat16, enabled=wanted)
 

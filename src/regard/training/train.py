@@ -1,4 +1,4 @@
-"""The door: from a model, a task and batches to a model directory."""
+"""From a model, a task and batches to a model directory."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _finished(directory: Path, run: Run) -> bool:
         return False
     if not run.step:
         raise RegardError(
-            f"{directory} holds a finished model and no checkpoint to go on from; "
+            f"{directory} holds a finished model and no checkpoint to resume from; "
             "choose another directory, or delete this one to train anew"
         )
     stored = ModelDirectory(directory)

@@ -1,4 +1,4 @@
-"""What a model is judged by: while it learns, and when it has learned."""
+"""The scores of a model: at validations while it trains, and of its final weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What watches the loop: each watcher is called after every step, in the order that `train.py` lists them."""
+"""Watchers of the training loop: each is called after every step, in the order that `train.py` lists them."""
 
 from __future__ import annotations
 
@@ -118,14 +118,14 @@ class TensorBoard:
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was asked to stop, and everything is saved; the message says how to go on."""
+    """The run was asked to stop, and everything is saved; the message says how to resume."""
 
 
 class Interruption:
-    """Ctrl-C, and the polite signal that ends a process: the step is finished, a checkpoint saved, the run left.
+    """A context manager for Ctrl-C and SIGTERM: the run finishes its step, saves a checkpoint and stops.
 
-    Within its `with`. A second signal acts as it did before: at once. Outside the main thread, where Python delivers no
-    signals, nothing happens.
+    A second signal acts as it does elsewhere: at once. Outside the main thread, where Python delivers no signals,
+    nothing happens.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -150,8 +150,8 @@ class Interruption:
         if self.checkpoints.newest != run.step:
             self.checkpoints.save(run)
         raise Interrupted(
-            f"stopped at step {run.step} of {run.config.steps}; all is saved in {self.checkpoints.directory.parent}, "
-            "and the same command goes on from there"
+            f"stopped at step {run.step} of {run.config.steps}; all is saved in {self.checkpoints.directory.parent}; "
+            "run the same command to resume"
         )
 
     def _ask(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature is Python's
