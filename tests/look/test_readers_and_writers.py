@@ -113,7 +113,7 @@ def test_saliency_of_what_was_chosen_is_gradient_times_input_found_by_small_step
     assert_close(record.saliency["source"].weights[0, 0], torch.tensor(slopes), atol=2e-3, rtol=1e-2)
     with pytest.raises(RegardError, match=r"reference='nothing' cannot be chosen here; there are .* and 74 more"):
         ours.look(text, reference="nothing")
-    with pytest.raises(RegardError, match="reference='cat' is for one choice, and here are 2"):
+    with pytest.raises(RegardError, match="reference='cat' is for one choice, and there are 2 here"):
         ours.look(MASKED, reference="cat")
 
 
