@@ -257,4 +257,5 @@ def test_evaluate_prints_perplexity_and_bits(call, tmp_path):
 def test_options_of_pairs_are_refused_on_one_line(call, command):
     code, out, err = call(command[0], written("gpt").path, *command[1:])
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "has no effect on a model" in err or "is for models of pairs" in err
+    told = "has no effect on a model that answers with texts" if command[0] == "run" else "is for models of pairs"
+    assert f"{command[1]} {told}" in err

@@ -132,24 +132,10 @@ class Model:
         With `layer` or `head`, no other weights are computed. The record shows itself in a notebook;
         `.save("look.html")` writes the page, .png a picture, .json the numbers.
         """
-        inputs = self.surface.from_json(asked)
-        return self.look_at(inputs, reference=reference, layer=layer, head=head, decoding=decoding, **options)
-
-    def look_at(
-        self,
-        asked: object,
-        *,
-        reference: str | None = None,
-        layer: int | None = None,
-        head: int | None = None,
-        decoding: DecodingConfig | None = None,
-        **options: JsonValue,
-    ) -> Record:
-        """The same for a parsed input."""
         chosen = self.options(decoding=decoding, **options).decoding
         if self.task.looked_at is not None and decoding is None and "max_length" not in options:
             chosen = shortened(chosen, self.task.looked_at)
-        sight = self.task.sight(self.module, asked, Looking(chosen, reference))
+        sight = self.task.sight(self.module, self.surface.from_json(asked), Looking(chosen, reference))
         only = "*" if layer is None else sight.layer_paths(layer)
         record = capture(self.module, sight, only=only, head=head)
         return replace(record, model={"name": str(self.path), "kind": self.recipe.kind, "task": self.recipe.task})

@@ -105,7 +105,7 @@ def serve(lookers: Sequence[live.Looker], *, port: int, pairs: bool) -> None:
 
 
 def _look(model: Model, options: Mapping[str, Any], statistics: Mapping[str, Any] | None, text: str) -> Record:
-    return replace(model.look_at(model.surface.parse(text), **options), statistics=statistics)
+    return replace(model.look(model.surface.parse(text), **options), statistics=statistics)
 
 
 def _statistics(model: Model, lines: Path | None) -> dict[str, Any] | None:

@@ -117,7 +117,7 @@ class Surface(ABC, Generic[AskedT, AnswerT]):
 
     @abstractmethod
     def from_json(self, body: object) -> AskedT:
-        """The input that a JSON value, or a Python value of the same shape, holds."""
+        """The input that a JSON value holds, or a Python value of the same shape; a parsed input is itself."""
 
     def to_json(self, answer: AnswerT) -> object:
         """An answer for programs, made of dicts, lists, texts and numbers."""

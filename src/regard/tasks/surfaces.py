@@ -115,6 +115,8 @@ def one_or_two(line: str) -> Texts:
 
 def texts_of(body: object, *, keys: tuple[str, str]) -> Texts:
     """A text, a list of one or two, or an object with these keys, of which the second may be missing."""
+    if isinstance(body, Texts):
+        return body
     if isinstance(body, str):
         return Texts(body)
     if isinstance(body, Mapping):
