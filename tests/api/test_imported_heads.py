@@ -257,4 +257,4 @@ def test_the_command_that_an_import_suggests_works(tmp_path: Path, architecture:
     model = regard.load(tmp_path / "ours")
     (answer,) = model.answer_all([surface.parse(text)], model.options(), together=1)
     assert surface.lines(answer, model.options())
-    assert model.look_at(surface.parse(text)).maps
+    assert model.look(surface.parse(text)).maps
