@@ -21,8 +21,6 @@ from regard.recipes import Complete, check, setting
 from regard.tasks.base import AnyTask, Looking, RunOptions, Score, Streams, Surface
 from regard.training.report import Report
 
-MARKS = ("prefix", "stop", "alignment")  # options that are no keys of [decoding]
-
 
 class Model:
     """A trained model: call it with one input, or with a list of them. It is the engine that answers in torch."""
@@ -85,19 +83,11 @@ class Model:
     def options(self, *, decoding: DecodingConfig | None = None, **given: JsonValue) -> RunOptions:
         """How to answer: the recipe's [decoding] or another, with some options of `regard run` changed."""
         self.surface.accept(given)
-        changes = {name: value for name, value in given.items() if name not in MARKS}
-        prefix, stop = given.get("prefix"), given.get("stop") or ()
-        return RunOptions(
-            decoding=self.decoding(changes, of=decoding),
-            prefix=None if prefix is None else str(prefix),
-            stop=tuple(map(str, stop)) if isinstance(stop, list | tuple) else (str(stop),),
-            alignment=bool(given.get("alignment")),
-        )
+        return RunOptions.of((decoding or self.recipe.decoding).model_dump(), given)
 
-    def decoding(self, changes: Mapping[str, JsonValue], *, of: DecodingConfig | None = None) -> DecodingConfig:
+    def decoding(self, changes: Mapping[str, JsonValue]) -> DecodingConfig:
         """The recipe's [decoding] with some keys changed; a beam wide enough for `n_best` unless one is given."""
-        chosen = of or self.recipe.decoding
-        return check(DecodingConfig, changed(chosen.model_dump(), changes), where="decoding") if changes else chosen
+        return check(DecodingConfig, changed(self.recipe.decoding.model_dump(), changes), where="decoding")
 
     def evaluate(
         self,

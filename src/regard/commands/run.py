@@ -13,18 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from regard import tasks
-from regard.checking import check
 from regard.commands.long_lines import LONGEST, joined, pieces
 from regard.commands.unknown import Unknown
-from regard.decoding.config import DecodingConfig, changed
 from regard.directory import ModelDirectory
 from regard.engines.choose import EngineName, without_torch
 from regard.engines.ctranslate2.plans import ComputeType
 from regard.errors import RegardError
 from regard.tasks.base import AnySurface, Codec, Engine, RunOptions
 from regard.tasks.surfaces import NOTHING, TextToTexts
-
-MARKS = ("prefix", "stop", "alignment", "runtime", "compute_type")  # options that are no keys of [decoding]
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ def prepare(path: Path, given: Mapping[str, Any], *, as_json: bool = False) -> A
     tables = directory.tables()
     surface = tasks.surface(_task(tables, directory))
     surface.accept(given)
-    options = _options(tables, given, as_json=as_json)
+    options = RunOptions.of(tables.get("decoding", {}), given, as_json=as_json)
     codec = directory.codec(directory.special())
     wanted: EngineName = given.get("runtime", "auto")
     compute_type: ComputeType = given.get("compute_type", "float32")
@@ -235,19 +231,3 @@ def _task(tables: Mapping[str, Any], directory: ModelDirectory) -> str:
             f"{directory.path}: recipe.toml names no task that regard knows; copy the model directory again"
         )
     return name
-
-
-def _options(tables: Mapping[str, Any], given: Mapping[str, Any], *, as_json: bool) -> RunOptions:
-    """The [decoding] of a recipe with what was given."""
-    changes = {name: value for name, value in given.items() if name not in MARKS}
-    stored = tables.get("decoding", {})
-    settings = changed(stored, changes) if isinstance(stored, dict) else stored
-    decoding = check(DecodingConfig, settings, where="decoding")
-    return RunOptions(
-        decoding=decoding,
-        prefix=given.get("prefix"),
-        stop=tuple(given.get("stop", ())),
-        alignment=bool(given.get("alignment")),
-        scores=as_json or decoding.n_best > 1,
-        tokens=as_json,
-    )

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, Self, Ty
 
 from pydantic import JsonValue
 
+from regard.checking import check
 from regard.data.splits import DataTable, Splits
 from regard.data.streams import Batch, Share, Stream
 from regard.data.tokenizers import TokenizerConfig, Tokenizers
-from regard.decoding.config import DecodingConfig
+from regard.decoding.config import DecodingConfig, changed
 from regard.errors import RegardError
 from regard.models import Form
 from regard.models.facts import ModelConfig, Use
@@ -87,6 +88,25 @@ class RunOptions:
     alignment: bool = False  # whether the source word that each word looked at is wanted
     scores: bool = False  # whether somebody reads the scores, which cost a second pass in CTranslate2
     tokens: bool = False  # whether somebody reads the tokens
+
+    @classmethod
+    def of(cls, stored: object, given: Mapping[str, JsonValue], *, as_json: bool = False) -> Self:
+        """The options of `regard run` that were `given`, over the [decoding] that a recipe has `stored`.
+
+        Keys of [decoding] change it. The options of engines, such as `runtime`, are not options of an answer.
+        """
+        changes = {name: value for name, value in given.items() if name in DecodingConfig.model_fields}
+        settings = changed(stored, changes) if isinstance(stored, Mapping) else stored
+        decoding = check(DecodingConfig, settings, where="decoding")
+        prefix, stop = given.get("prefix"), given.get("stop") or ()
+        return cls(
+            decoding=decoding,
+            prefix=None if prefix is None else str(prefix),
+            stop=tuple(map(str, stop)) if isinstance(stop, list | tuple) else (str(stop),),
+            alignment=bool(given.get("alignment")),
+            scores=as_json or decoding.n_best > 1,
+            tokens=as_json,
+        )
 
 
 @dataclass(frozen=True)
