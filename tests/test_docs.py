@@ -10,7 +10,8 @@ import typer
 import typer.core
 
 from regard import recipes
-from regard.cli import UsageError, app
+from regard.cli import app
+from regard.commands.failures import UsageError
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import re
 import sys
 import traceback
 import warnings
-from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal
 
 import typer
 
+from regard.commands.failures import UsageError, brief, end, explain, prepare_streams, release_streams
 from regard.durable import is_file
-from regard.errors import RegardError, cut
+from regard.errors import RegardError
 from regard.version import __version__
 
 app = typer.Typer(
@@ -25,12 +23,8 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
-# what the parser raises; typer gives it no name of its own
-UsageError: type[typer.BadParameter] = typer.BadParameter.__bases__[0]
 
 DEBUG = "REGARD_DEBUG"
-LONGEST = 800  # characters of a message
-NO_MEMORY = re.compile(r"allocat|not enough memory|out of memory|bad_alloc|size calculation overflowed", re.IGNORECASE)
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="a model directory")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON, for scripts")]
@@ -47,8 +41,8 @@ Changes = Annotated[
 def main() -> None:
     """Run a command. What goes wrong is one line on standard error, with exit code 2 if the user can put it right and
     1 if not; a traceback is printed only with --debug."""
-    _prepare_streams()
-    warnings.formatwarning = lambda message, *_, **__: f"regard: {_brief(str(message))}\n"
+    prepare_streams()
+    warnings.formatwarning = lambda message, *_, **__: f"regard: {brief(str(message))}\n"
     arguments = sys.argv[1:]
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--debug" in options:  # wherever it stands
@@ -62,72 +56,17 @@ def main() -> None:
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except KeyboardInterrupt as interrupted:
-        _end(str(interrupted) or "stopped", code=130)
+        end(str(interrupted) or "stopped", code=130)
     except SystemExit as ended:
         if not isinstance(ended.__context__, BrokenPipeError):  # which rich turns into exit code 1
             raise
-        _release_streams()
+        release_streams()
     except BrokenPipeError:  # the reader of a pipe has seen enough
-        _release_streams()
+        release_streams()
     except BaseException as error:  # Rust's panics are no Exception
         if os.environ.get(DEBUG) and not isinstance(error, UsageError):
             traceback.print_exc()
-        _end(*_explain(error))
-
-
-def _prepare_streams() -> None:
-    """Answers are UTF-8 whatever the locale is; a name that is not UTF-8 is shown with escapes."""
-    if sys.stderr is None:  # closed, and print would take standard output for it
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
-    if sys.stdout is None:
-        _end("standard output is closed; send it to a file or to another program", code=2)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-
-
-def _release_streams() -> None:
-    """Let go of streams that can no longer be written, so that Python does not try it again when it ends."""
-    for stream in filter(None, (sys.stdout, sys.stderr)):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            with suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _explain(error: BaseException) -> tuple[str, int]:
-    """What to say of an error, and the exit code."""
-    if isinstance(error, UsageError):
-        asked = error.ctx.command_path if error.ctx else "regard"
-        return f"{error.format_message().rstrip('.')}; see: {asked} --help", 2
-    if isinstance(error, RegardError):
-        return str(error), 2
-    if isinstance(error, OSError):
-        where = error.filename or "standard output or a file"
-        return f"{where} cannot be read or written ({error.strerror or error}); put that right and run it again", 2
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and NO_MEMORY.search(str(error))):
-        return f"there is not enough memory ({error}); use smaller sizes, such as a lower batch_tokens or beam", 2
-    if isinstance(error, RecursionError):
-        return "something in the input is nested too deeply; make it simpler", 2
-    if isinstance(error, OverflowError):
-        return f"a number is too large ({error}); use a smaller one", 2
-    if isinstance(error, UnicodeError):
-        return f"a name or a text is not UTF-8 ({error}); rename or convert it", 2
-    what = f"{type(error).__name__}: {error}"
-    return f"an unexpected error: {what}; run again with --debug for the traceback, and report it", 1
-
-
-def _end(message: str, code: int) -> NoReturn:
-    print(f"regard: {_brief(message)}", file=sys.stderr)
-    _release_streams()
-    sys.exit(code)
-
-
-def _brief(message: str) -> str:
-    """A message on one line. Input that it repeats may be of any length, so the middle of a long one is left out."""
-    text = " ".join(map(cut, message.split()))
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} … {text[-LONGEST // 2 :]}"
+        end(*explain(error))
 
 
 @app.callback(invoke_without_command=True)

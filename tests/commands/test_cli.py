@@ -353,6 +353,16 @@ def test_scores_as_text_and_as_json(call, tmp_path):
     assert found == {name: {"value": s.value, "signature": s.signature} for name, s in expected.items()}
 
 
+def test_in_a_terminal_a_bar_counts_the_examples_and_the_scores_stay_on_standard_output(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # for which rich takes standard error for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    file = write_pairs(tmp_path / "test.tsv", [("abc", "cba"), ("de", "ed"), ("ea", "no")])
+    found = call("evaluate", reversing("transformer").path, "--data", file, "--json")
+    assert json.loads(found.out).keys() == {"bleu", "chrf", "ter", "exact"}
+    assert "answering the examples" in found.err
+    assert "3/3" in found.err
+
+
 def test_evaluating_without_a_file_gives_the_scores_of_training(call):
     model = reversing("seq2seq")
     found = json.loads(call("evaluate", model.path, "--json").out)

@@ -63,6 +63,23 @@ def test_too_few_examples_to_hold_some_out_is_an_error() -> None:
         hold_out(["a", "b", "c"], amount=3, seed=1)
 
 
+@given(
+    keys=some.lists(some.sampled_from("abcdefgh"), min_size=2),
+    seed=some.integers(0, 7),
+    amount=some.none() | some.integers(1, 5),
+)
+def test_at_least_two_keys_are_held_out_and_two_are_left_where_two_are_needed(
+    keys: list[str], seed: int, amount: int | None
+) -> None:
+    try:
+        held_out = hold_out(keys, amount=amount, seed=seed, least=2)
+    except RegardError:
+        assert len(set(keys)) < 4 or max(amount or 1, 2) > len(keys) - 2
+        return
+    assert len({key for key in keys if key in held_out}) >= 2
+    assert len({key for key in keys if key not in held_out}) >= 2
+
+
 def test_a_model_is_judged_by_the_test_set_if_there_is_one() -> None:
     assert Splits("train", "valid", "test").judged == "test"
     assert Splits("train", "valid", None).judged == "valid"

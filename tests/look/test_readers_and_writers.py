@@ -21,8 +21,14 @@ from regard.commands.look import draw, run
 from regard.data.tokenizers import Tokenizer
 from regard.decoding import DecodingConfig
 from regard.errors import RegardError
+from regard.look.capture import capture
 from regard.look.record import Record
+from regard.look.statistics import statistics
+from regard.tasks.base import Looking
+from regard.tasks.counting import counted_by
 from regard.tasks.write.task import Write
+from small_models import reversing
+from written_models import written
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
 MASKED = "the [MASK] sat on a red [MASK]."
@@ -190,6 +196,39 @@ def test_the_terminal_shows_what_looks_and_the_likeliest_choices(bert: tuple[Any
     assert lines[-1] == " ab"
     assert lines[-3].split()[:3] == ["ab", "▸", "▁ab"]  # what was read last, and what was said then
     assert lines[-4].split() == ["ab"]
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt", "transformer", "seq2seq", "rnn"])
+def test_statistics_in_batches_are_those_of_one_text_after_the_other(name: str, request: pytest.FixtureRequest):
+    if name in ("bert", "gpt"):
+        model = request.getfixturevalue(name)[1]
+    else:
+        model = written("rnn") if name == "rnn" else reversing(name)
+    texts = ["abb", "ab", "babab", "bba", "ba", "b", "aab", "babba"]
+    inputs = [model.surface.parse(text) for text in texts]
+    look = Looking(model.recipe.decoding, fast=True)
+    alone = [capture(model.module, model.task.sight(model.module, each, look), gradients=False) for each in inputs]
+    seen: list[tuple[int, int]] = []
+    with counted_by(lambda done, total: seen.append((done, total))):
+        found = model.statistics(inputs)
+    expected = statistics(alone)
+    assert seen == [(done, len(texts)) for done in range(len(texts) + 1)]
+    assert found["sentences"] == len(texts)
+    for ours, theirs in zip(found["heads"], expected["heads"], strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-6)
+    for row, wanted in zip(found["similarity"], expected["similarity"], strict=True):
+        assert row == pytest.approx(wanted, abs=1.01e-4)  # these are rounded to 4 decimals
+
+
+def test_texts_of_one_length_are_read_in_one_pass():
+    model, passes = reversing("transformer"), []
+    hook = model.module.register_forward_hook(lambda _module, given, _output: passes.append(len(given[0])))
+    try:
+        model.statistics(["abc", "bca", "cab", "de", "cba"])
+    finally:
+        hook.remove()
+    assert sum(passes) == 5
+    assert len(passes) < 5
 
 
 def test_files_statistics_and_two_models_side_by_side(bert: tuple[Any, Any], gpt: tuple[Any, Any], tmp_path: Path):

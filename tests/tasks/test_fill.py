@@ -174,6 +174,31 @@ def test_half_of_the_pairs_follow_and_the_others_are_of_another_document(there: 
         pair_up(documents[:1], framing=framing, seed=3)
 
 
+def bert_recipe(path: Path, documents: int) -> Path:
+    text = "\n\n".join(f"document {number} begins here\nand ends {number} words later" for number in range(documents))
+    (path / "documents.txt").write_text(text)
+    recipe = path / "recipe.toml"
+    recipe.write_text(f"""
+        task = "fill"
+        data = {{ train = "{path / "documents.txt"}" }}
+        tokenizer = {{ kind = "wordpiece", vocabulary = 90 }}
+        model = {{ kind = "bert", layers = 1, width = 8, heads = 2, hidden = 16, maximum = 32 }}
+        training = {{ steps = 1, batch_tokens = 64, warmup = 1 }}
+    """)
+    return recipe
+
+
+def test_pretraining_on_four_documents_learns_from_two_and_validates_on_two(tmp_path: Path):
+    model = regard.train(bert_recipe(tmp_path, 4), out=tmp_path / "model")
+    assert len(model.examples()) == 2
+    assert "next_sentence" in model.report["scores"]
+
+
+def test_too_few_documents_for_next_sentences_are_refused_with_what_to_do(tmp_path: Path):
+    with pytest.raises(RegardError, match=r"3 examples .* too few to hold 2 out .* data\.valid"):
+        regard.train(bert_recipe(tmp_path, 3), out=tmp_path / "model")
+
+
 def test_what_is_filled_in_is_what_transformers_fills_in(there: Path):
     theirs = tiny_bert.save(there / "again", "BertForPreTraining")
     given = tiny_bert.tokenizer()("the cat [MASK] on the mat.", return_tensors="pt")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -14,12 +14,15 @@ from torch import nn
 from regard import tasks
 from regard.decoding.config import DecodingConfig, changed, shortened
 from regard.errors import RegardError, shown
-from regard.look.capture import capture
+from regard.look.capture import capture, capture_maps
 from regard.look.record import Record
 from regard.look.statistics import statistics
 from regard.recipes import Complete, check, setting
-from regard.tasks.base import AnyTask, Looking, RunOptions, Score, Streams, Surface
+from regard.tasks.base import AnyTask, Looking, RunOptions, Score, SeesMany, Sight, Streams, Surface
+from regard.tasks.counting import counted_by, counter
 from regard.training.report import Report
+
+LOOKED_AT_TOGETHER = 256  # inputs that statistics look at together
 
 
 class Model:
@@ -130,11 +133,25 @@ class Model:
         record = capture(self.module, sight, only=only, head=head)
         return replace(record, model={"name": str(self.path), "kind": self.recipe.kind, "task": self.recipe.task})
 
-    def statistics(self, asked: Iterable[object]) -> dict[str, Any]:
+    def statistics(self, asked: Sequence[object]) -> dict[str, Any]:
         """What each head tends to do, averaged over many parsed inputs."""
+        return statistics(self._maps(asked))
+
+    def _maps(self, asked: Sequence[object]) -> Iterator[Record]:
+        """The maps of each input, many at a time, in any order."""
+        more = counter(len(asked))
+        for begin in range(0, len(asked), LOOKED_AT_TOGETHER):
+            with counted_by(None):  # answers that are found before they are looked at are not counted
+                sights = self._quick_sights(asked[begin : begin + LOOKED_AT_TOGETHER])
+            for record in capture_maps(self.module, sights):
+                yield record
+                more(1)
+
+    def _quick_sights(self, asked: Sequence[object]) -> list[Sight]:
         look = Looking(self.recipe.decoding, fast=True)
-        sights = (self.task.sight(self.module, each, look) for each in asked)
-        return statistics(capture(self.module, sight, gradients=False) for sight in sights)
+        if isinstance(self.task, SeesMany):
+            return self.task.sights(self.module, asked, look)
+        return [self.task.sight(self.module, each, look) for each in asked]
 
     def export(self, out: str | Path) -> None:
         """Write the model as Hugging Face's library reads it."""

@@ -8,4 +8,6 @@ demo       the embedded example
 lines      lines of standard input, as they arrive
 long_lines lines that are too long to be answered in one piece
 unknown    what a tokenizer did not know of them
+progress_bar  how many inputs are done
+failures   what goes wrong, as one line and an exit code
 """

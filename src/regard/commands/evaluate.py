@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import JsonValue
-from rich.console import Console
 
 from regard.api.loading import load
 from regard.api.model import Model
 from regard.api.translator import Translator
+from regard.commands.progress_bar import progress_bar
 from regard.errors import RegardError, shown
 from regard.tasks.base import Score
+
+ANSWERING = "answering the examples"
 
 
 def run(
@@ -33,39 +35,29 @@ def run(
     for change in changes:
         if not change.startswith("data."):
             raise RegardError(f"--set {shown(change)}: only keys of [data] can be changed here, such as data.columns")
-    with Console(stderr=True).status("answering the examples to score the model"):
-        _run(load(path, changes=changes), data, given, against=against, tokenized=tokenized, as_json=as_json)
-
-
-def _run(
-    model: Model,
-    data: object,
-    given: Mapping[str, JsonValue],
-    *,
-    against: Path | None,
-    tokenized: bool,
-    as_json: bool,
-) -> None:
-    path = model.path
-    tokenize = "none" if tokenized else "13a"
+    model = load(path, changes=changes)
     if not isinstance(model, Translator):
-        options_of_pairs = {
-            "--against": against,
-            "--tokenized": tokenized,
-            "--source": not _plain(data),
-            "--beam": given,
-        }
-        for option, is_given in options_of_pairs.items():
-            if is_given:
-                raise RegardError(f'{option} is for models of pairs, and {path} is for task = "{model.recipe.task}"')
-        show(model.evaluate(data), as_json=as_json)
+        _refuse_options_of_pairs(model, {"--against": against, "--tokenized": tokenized, "--beam": given}, data)
+        with progress_bar(ANSWERING):
+            scores = model.evaluate(data)
+        show(scores, as_json=as_json)
         return
-    options = model.options(decoding=None, **given)
-    if against is not None:
-        result = model.compare(load(against), data, tokenize=tokenize, decoding=options.decoding)
-        print(json.dumps(result, indent=2) if as_json else _compared(result, first=path, second=against))
+    tokenize, decoding = "none" if tokenized else "13a", model.options(decoding=None, **given).decoding
+    if against is None:
+        with progress_bar(ANSWERING):
+            scores = model.evaluate(data, tokenize=tokenize, decoding=decoding)
+        show(scores, as_json=as_json)
         return
-    show(model.evaluate(data, tokenize=tokenize, decoding=options.decoding), as_json=as_json)
+    other = load(against)
+    with progress_bar(ANSWERING):
+        result = model.compare(other, data, tokenize=tokenize, decoding=decoding)
+    print(json.dumps(result, indent=2) if as_json else _compared(result, first=path, second=against))
+
+
+def _refuse_options_of_pairs(model: Model, given: Mapping[str, object], data: object) -> None:
+    for option, is_given in {**given, "--source": not _plain(data)}.items():
+        if is_given:
+            raise RegardError(f'{option} is for models of pairs, and {model.path} is for task = "{model.recipe.task}"')
 
 
 def show(scores: Mapping[str, Score], *, as_json: bool = False) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import track
 
 from regard.api.loading import load
 from regard.api.model import Model
 from regard.api.translator import Translator
 from regard.commands.lines import typed
+from regard.commands.progress_bar import progress_bar
 from regard.data.files import read_lines
 from regard.directory import ModelDirectory
 from regard.errors import RegardError, cut
@@ -112,8 +112,8 @@ def _statistics(model: Model, lines: Path | None) -> dict[str, Any] | None:
     if lines is None:
         return None
     texts = [model.surface.parse(line) for _, line in read_lines(str(lines)) if line.strip()]
-    console = Console(stderr=True)
-    return model.statistics(track(texts, "looking at texts", console=console, disable=not console.is_terminal))
+    with progress_bar("looking at texts"):
+        return model.statistics(texts)
 
 
 def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -49,28 +49,30 @@ class HeldOut:
         return key_hash(key, self.seed) in self.hashes
 
 
-def hold_out(keys: Iterable[str], *, amount: int | float | None, seed: int) -> HeldOut:
+def hold_out(keys: Iterable[str], *, amount: int | float | None, seed: int, least: int = 1) -> HeldOut:
     """Choose keys at random, by hash, until `amount` examples (or that share of them) are held out.
 
     `keys` has one key for each example. A key with more examples than are still wanted is skipped: the amount is met
-    closely and never exceeded, except that at least one key is held out.
+    closely and never exceeded, except that at least `least` keys are held out, and at least as many are left.
     """
     hashes = numpy.frombuffer(array("Q", (key_hash(key, seed) for key in keys)), dtype=numpy.uint64)
     different, examples = numpy.unique(hashes, return_counts=True)
     wanted = _wanted(len(hashes), amount)
-    if len(different) < 2 or wanted >= len(hashes):
+    wanted = max(wanted, least)
+    if len(different) < 2 * least or wanted > len(hashes) - least:
         raise RegardError(
             f"{len(hashes):,} examples with {len(different):,} different texts are too few to hold {wanted:,} out for "
-            "validation; name a file as data.valid, add examples, or set data.hold_out lower"
+            f"validation and keep at least {least}; name a file as data.valid, add examples, or set data.hold_out lower"
         )
     chosen: list[int] = []
     for key, size in zip(different.tolist(), examples.tolist(), strict=True):
-        if wanted == 0:
+        if wanted == 0 or len(chosen) == len(different) - least:
             break
         if size <= wanted:
             chosen.append(key)
             wanted -= size
-    return HeldOut(seed, frozenset(chosen or [int(different[examples.argmin()])]))
+    rest = [key for key in different[numpy.argsort(examples, kind="stable")].tolist() if key not in chosen]
+    return HeldOut(seed, frozenset([*chosen, *rest[: max(least - len(chosen), 0)]]))
 
 
 def _wanted(examples: int, amount: int | float | None) -> int:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+
 import torch
 from torch import Tensor, nn
 
 from regard.look.record import Map, Record
 from regard.look.watch import answered, maps_of, saliency, watched
 from regard.tasks.base import Sight
+
+MOST_ROWS = 64  # sights read together
+MOST_WEIGHTS = 1 << 18  # weights of one head in a batch: rows × length²
 
 
 def capture(
@@ -47,6 +52,32 @@ def capture(
         beam=sight.beam,
         notes=sight.notes,
     )
+
+
+def capture_maps(module: nn.Module, sights: Iterable[Sight]) -> Iterator[Record]:
+    """The maps of many sights, without answers, for statistics over them.
+
+    Sights of the same shape are read in one batch, so no padding enters the weights. Their order may change.
+    """
+    groups: dict[tuple[torch.Size, ...], list[Sight]] = {}
+    for sight in sights:
+        groups.setdefault(tuple(each.shape for each in sight.given), []).append(sight)
+    for shapes, group in groups.items():
+        longest = max(shape.numel() for shape in shapes)
+        size = max(min(MOST_ROWS, MOST_WEIGHTS // longest**2), 1)
+        for begin in range(0, len(group), size):
+            yield from _maps_together(module, group[begin : begin + size])
+
+
+def _maps_together(module: nn.Module, sights: Sequence[Sight]) -> Iterator[Record]:
+    """The maps of sights of the same shape, in one pass."""
+    given = [torch.cat(each) for each in zip(*(sight.given for sight in sights), strict=True)]
+    _, seen = watched(module, lambda: sights[0].read(*given), only="*", head=None)
+    for row, sight in enumerate(sights):
+        sides = {"source": sight.source}
+        if sight.outcome is not None and sight.chosen is not None:
+            sides["target"], _ = sight.outcome(sight.chosen)
+        yield Record(title=sight.title, sides=sides, maps=maps_of(module, seen, sight, row=row))
 
 
 def _saliency(module: nn.Module, embedding: nn.Module, sight: Sight, chosen: Tensor) -> Tensor:

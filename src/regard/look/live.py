@@ -11,8 +11,8 @@ import json
 import re
 import socket
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import BoundedSemaphore, Lock
@@ -43,7 +43,34 @@ class RequestError(Exception):
 
 
 class _Server(ThreadingHTTPServer):
+    """The models, and who may use them: one request at a time, while a few others wait."""
+
     request_queue_size = 128  # connections that the system keeps until they are accepted
+
+    def __init__(self, host: str, port: int, lookers: Sequence[Looker], *, pairs: bool) -> None:
+        super().__init__((host, port), _Handler)
+        self.host, self.lookers, self.pairs = host, lookers, pairs
+        self.places, self.turn = BoundedSemaphore(1 + WAITING), Lock()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wait for the models, and keep them from others while the `with` lasts: two at once would not be faster."""
+        if not self.places.acquire(blocking=False):
+            raise RequestError(
+                HTTPStatus.SERVICE_UNAVAILABLE, f"{WAITING} texts are waiting already; try again in a moment"
+            )
+        try:
+            if not self.turn.acquire(timeout=PATIENCE):
+                raise RequestError(
+                    HTTPStatus.SERVICE_UNAVAILABLE,
+                    f"other texts have kept the model busy for {PATIENCE} seconds; try again in a moment",
+                )
+            try:
+                yield
+            finally:
+                self.turn.release()
+        finally:
+            self.places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print nothing about clients that disconnect or time out."""
@@ -60,129 +87,121 @@ def server(
     """
     if not 0 <= port <= 65535:
         raise RegardError(f"there is no port {port}; choose one from 1 to 65535 with --port, or leave it out")
-    places, turn = BoundedSemaphore(1 + WAITING), Lock()
+    return _Server(host, port, lookers, pairs=pairs)
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = SLOWEST
 
-        def do_GET(self) -> None:
-            self._answer(self._page)
+class _Handler(BaseHTTPRequestHandler):
+    """One connection: `GET /` is the page, `POST /look` looks at a text."""
 
-        def do_POST(self) -> None:
-            self._answer(self._look)
+    server: _Server
+    timeout = SLOWEST
 
-        def _answer(self, make: Callable[[], tuple[str, str]]) -> None:
-            """Send the result of `make`, a body and its type, or an error sentence."""
-            try:
-                self._only_own()
-                body, kind = make()
-            except RequestError as refused:
-                self._send(refused.status, json.dumps({"error": str(refused)}))
-                self._linger()
-            else:
-                self._send(HTTPStatus.OK, body, kind)
+    def do_GET(self) -> None:
+        self._answer(self._page)
 
-        def _page(self) -> tuple[str, str]:
-            if self.path.partition("?")[0] != "/":
-                raise self._nothing()
-            return page.render([], live=True, pairs=pairs), "text/html; charset=utf-8"
+    def do_POST(self) -> None:
+        self._answer(self._look)
 
-        def _look(self) -> tuple[str, str]:
-            if self.path != "/look":
-                raise self._nothing()
-            text = self._text()
-            if not places.acquire(blocking=False):
-                raise RequestError(
-                    HTTPStatus.SERVICE_UNAVAILABLE, f"{WAITING} texts are waiting already; try again in a moment"
-                )
-            try:
-                return json.dumps(self._records(text)), "application/json"
-            finally:
-                places.release()
+    def _answer(self, make: Callable[[], tuple[str, str]]) -> None:
+        """Send the result of `make`, a body and its type, or an error sentence."""
+        try:
+            self._only_own()
+            body, kind = make()
+        except RequestError as refused:
+            self._send(refused.status, json.dumps({"error": str(refused)}))
+            self._linger()
+        else:
+            self._send(HTTPStatus.OK, body, kind)
 
-        def _records(self, text: str) -> list[dict[str, Any]]:
-            if not turn.acquire(timeout=PATIENCE):  # one at a time: two at once would not be faster on a CPU
-                raise RequestError(
-                    HTTPStatus.SERVICE_UNAVAILABLE,
-                    f"other texts have kept the model busy for {PATIENCE} seconds; try again in a moment",
-                )
-            try:
-                if self._has_left():
-                    raise ConnectionAbortedError
-                return _looked(lookers, text)
-            finally:
-                turn.release()
+    def _page(self) -> tuple[str, str]:
+        if self.path.partition("?")[0] != "/":
+            raise self._nothing()
+        return page.render([], live=True, pairs=self.server.pairs), "text/html; charset=utf-8"
 
-        def _text(self) -> str:
-            given = self.headers.get("Content-Length") or "0"
-            length = int(given) if re.fullmatch(r"[0-9]{1,9}", given) else -1
-            if not 0 < length <= LARGEST:
-                size = f"{length} bytes" if length >= 0 else "no length that can be read"
-                raise RequestError(
-                    HTTPStatus.BAD_REQUEST, f"the request has {size}; send JSON with a text, of at most {LARGEST} bytes"
-                )
-            try:
-                text = json.loads(self.rfile.read(length))["text"]
-            except (ValueError, KeyError, TypeError, RecursionError):
-                raise RequestError(HTTPStatus.BAD_REQUEST, 'send JSON such as {"text": "a sentence"}') from None
-            if not isinstance(text, str) or not text.strip():
-                raise RequestError(HTTPStatus.BAD_REQUEST, "the text is empty; type something to look at")
-            if len(text) > LONGEST:
-                raise RequestError(
-                    HTTPStatus.BAD_REQUEST, f"the text has {len(text)} characters; look at no more than {LONGEST}"
-                )
-            if any("\ud800" <= character <= "\udfff" for character in text):
-                raise RequestError(HTTPStatus.BAD_REQUEST, "the text holds half a character; type it again")
-            return text
+    def _look(self) -> tuple[str, str]:
+        if self.path != "/look":
+            raise self._nothing()
+        text = _text_in(self.rfile.read(self._length()))
+        with self.server.waiting():
+            if self._has_left():
+                raise ConnectionAbortedError
+            records = _looked(self.server.lookers, text)
+        return json.dumps(records), "application/json"
 
-        def _only_own(self) -> None:
-            """Refuse other origins: pages whose host name points at this machine, and pages that post to it."""
-            asked = self.headers.get("Host") or ""
-            if host in LOCAL and (asked.rpartition(":")[0] or asked) not in LOCAL:
-                raise RequestError(HTTPStatus.FORBIDDEN, "ask for localhost")
-            origin = self.headers.get("Origin")
-            if origin is not None and _place(origin) != asked:
-                raise RequestError(HTTPStatus.FORBIDDEN, "pages of other origins are not answered")
-            kind = (self.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
-            if self.command == "POST" and kind != "application/json":
-                raise RequestError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json")
+    def _length(self) -> int:
+        """The bytes of the request."""
+        given = self.headers.get("Content-Length") or "0"
+        length = int(given) if re.fullmatch(r"[0-9]{1,9}", given) else -1
+        if not 0 < length <= LARGEST:
+            size = f"{length} bytes" if length >= 0 else "no length that can be read"
+            raise RequestError(
+                HTTPStatus.BAD_REQUEST, f"the request has {size}; send JSON with a text, of at most {LARGEST} bytes"
+            )
+        return length
 
-        def _nothing(self) -> RequestError:
-            return RequestError(HTTPStatus.NOT_FOUND, f"there is nothing at {self.path[:200]}")
+    def _only_own(self) -> None:
+        """Refuse other origins: pages whose host name points at this machine, and pages that post to it."""
+        asked = self.headers.get("Host") or ""
+        if self.server.host in LOCAL and (asked.rpartition(":")[0] or asked) not in LOCAL:
+            raise RequestError(HTTPStatus.FORBIDDEN, "ask for localhost")
+        origin = self.headers.get("Origin")
+        if origin is not None and _place(origin) != asked:
+            raise RequestError(HTTPStatus.FORBIDDEN, "pages of other origins are not answered")
+        kind = (self.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
+        if self.command == "POST" and kind != "application/json":
+            raise RequestError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send JSON, with Content-Type: application/json")
 
-        def _has_left(self) -> bool:
-            """Whether the client has closed the connection."""
-            self.connection.setblocking(False)
-            try:
-                return self.connection.recv(1, socket.MSG_PEEK) == b""
-            except BlockingIOError:
-                return False
-            finally:
-                self.connection.settimeout(SLOWEST)
+    def _nothing(self) -> RequestError:
+        return RequestError(HTTPStatus.NOT_FOUND, f"there is nothing at {self.path[:200]}")
 
-        def _send(self, status: HTTPStatus, body: str, kind: str = "application/json") -> None:
-            data = body.encode()
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(data)))
-            self.send_header("X-Content-Type-Options", "nosniff")
-            self.end_headers()
-            self.wfile.write(data)
+    def _has_left(self) -> bool:
+        """Whether the client has closed the connection."""
+        self.connection.setblocking(False)
+        try:
+            return self.connection.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        finally:
+            self.connection.settimeout(SLOWEST)
 
-        def _linger(self) -> None:
-            """Read the rest of a refused request: closing earlier would reset the connection and lose the answer."""
-            with suppress(OSError):
-                self.wfile.flush()
-                self.connection.shutdown(socket.SHUT_WR)
-                self.connection.settimeout(LINGER)
-                for _ in range(64):
-                    if not self.connection.recv(1 << 16):
-                        return
+    def _send(self, status: HTTPStatus, body: str, kind: str = "application/json") -> None:
+        data = body.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        self.wfile.write(data)
 
-        def log_message(self, *_: Any) -> None:
-            """Print nothing: the terminal belongs to the user."""
+    def _linger(self) -> None:
+        """Read the rest of a refused request: closing earlier would reset the connection and lose the answer."""
+        with suppress(OSError):
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_WR)
+            self.connection.settimeout(LINGER)
+            for _ in range(64):
+                if not self.connection.recv(1 << 16):
+                    return
 
-    return _Server((host, port), Handler)
+    def log_message(self, *_: Any) -> None:
+        """Print nothing: the terminal belongs to the user."""
+
+
+def _text_in(body: bytes) -> str:
+    """The text of a request, if it can be looked at."""
+    try:
+        text = json.loads(body)["text"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise RequestError(HTTPStatus.BAD_REQUEST, 'send JSON such as {"text": "a sentence"}') from None
+    if not isinstance(text, str) or not text.strip():
+        raise RequestError(HTTPStatus.BAD_REQUEST, "the text is empty; type something to look at")
+    if len(text) > LONGEST:
+        raise RequestError(
+            HTTPStatus.BAD_REQUEST, f"the text has {len(text)} characters; look at no more than {LONGEST}"
+        )
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise RequestError(HTTPStatus.BAD_REQUEST, "the text holds half a character; type it again")
+    return text
 
 
 def _looked(lookers: Sequence[Looker], text: str) -> list[dict[str, Any]]:

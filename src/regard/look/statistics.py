@@ -62,7 +62,7 @@ def statistics(records: Iterable[Record]) -> dict[str, Any]:
         with _one_thread():
             for each in record.maps:
                 maps.setdefault(each.name, _Heads(each.heads)).add(habits(each, record))
-            found = divergences(record.maps)
+            found = divergences(record.maps).double()
         distances = found if distances is None else distances + found
     if distances is None:
         return {"sentences": 0, "heads": [], "similarity": []}

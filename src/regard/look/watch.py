@@ -31,18 +31,21 @@ def watched(module: nn.Module, run: Callable[[], Tensor], *, only: str, head: in
     return found, seen
 
 
-def maps_of(module: nn.Module, seen: Recorder, sight: Sight, *, head: int | None) -> tuple[Map, ...]:
-    """One map for each attention, and for each layer and direction of a recurrent part.
+def maps_of(
+    module: nn.Module, seen: Recorder, sight: Sight, *, head: int | None = None, row: int = 0
+) -> tuple[Map, ...]:
+    """One map for each attention, and for each layer and direction of a recurrent part, of one row of the batch.
 
     Queries and keys are kept up to `MOST_VECTORS` numbers in all, those of the alignment first.
     """
-    vectors = _vectors(seen, str(module.alignment))
+    vectors = _vectors(seen, str(module.alignment), row)
     maps = []
     for path in seen:
         query, key = sight.sides(path)
         # a decoder that goes step by step delivers row by row
-        weights = torch.cat([each.to_dense() if each.is_sparse else each for each in seen.calls(path)], 2)
-        weights = weights.flip(2, 3) if sight.reads_backwards(path) else weights
+        rows = [each[row] for each in seen.calls(path)]
+        weights = torch.cat([each.to_dense() if each.is_sparse else each for each in rows], 1)  # (H, Q, K)
+        weights = weights.flip(1, 2) if sight.reads_backwards(path) else weights
         gates = isinstance(module.get_submodule(path.rpartition(".")[0]), nn.RNNBase)
         maps.append(
             Map(
@@ -50,8 +53,8 @@ def maps_of(module: nn.Module, seen: Recorder, sight: Sight, *, head: int | None
                 kind="gates" if gates else "self" if query == key else "cross",
                 query=query,
                 key=key,
-                weights=weights[0].float().cpu(),
-                heads=tuple(range(weights.shape[1])) if head is None else (head,),
+                weights=weights.float().cpu(),
+                heads=tuple(range(weights.shape[0])) if head is None else (head,),
                 layer=_layer(path),
                 sums="any" if gates else "one",
                 inputs=sight.inputs if (query, key) == ("target", "target") else None,
@@ -113,16 +116,16 @@ def saliency(
     return torch.cat(rows).unsqueeze(0)
 
 
-def _vectors(seen: Recorder, first: str) -> dict[str, tuple[Tensor, Tensor]]:
+def _vectors(seen: Recorder, first: str, row: int) -> dict[str, tuple[Tensor, Tensor]]:
     """Queries (H, Q, D) and keys (H, K, D) of each attention that compares by dot product, `first` first."""
     kept, count = {}, 0
     for path in sorted(filter(seen.has_vectors, seen), key=lambda path: path != first):
         calls = seen.vectors(path)
-        queries, keys = torch.cat([query for query, _ in calls], 2), calls[-1][1]
-        size = queries[0].numel() + keys[0].numel()
+        queries, keys = torch.cat([query[row] for query, _ in calls], 1), calls[-1][1][row]
+        size = queries.numel() + keys.numel()
         if count + size <= MOST_VECTORS:
             count += size
-            kept[path] = (queries[0].float().cpu(), keys[0].float().cpu())
+            kept[path] = (queries.float().cpu(), keys.float().cpu())
     return kept
 
 

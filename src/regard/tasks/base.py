@@ -248,11 +248,14 @@ class Sight:
     """One input as a model is seen reading it, and what the model chooses: N times one of C. `look.capture` draws it.
 
     logits(None) → (N, C) in one pass; logits(places), places (n,) → (n, C), each from a row of the batch of its own.
+    read(*inputs) runs the model on its `given` inputs, or on those of several sights of the same shape, concatenated.
     """
 
     title: str  # the input in words
     source: Side
     logits: Callable[[Tensor | None], Tensor]
+    given: tuple[Tensor, ...]  # what the model reads, each (1, …)
+    read: Callable[..., Tensor]
     sides: Callable[[str], tuple[str, str]]  # path of an attention → the side that looks, the side that is looked at
     embedding: nn.Module | None  # saliency is the gradient of its output times its output; None: too much to compute
     salient: str = "source"  # the side that the embedding reads
@@ -377,6 +380,15 @@ class Aligns(Protocol[AskedIn, AnswerT]):
         ...
 
     def align_words(self, model: nn.Module, asked: AskedIn, answer: AnswerT) -> list[tuple[int, int]]: ...
+
+
+@runtime_checkable
+class SeesMany(Protocol[AskedIn]):
+    """A task that finds the answers to many inputs together before they are looked at."""
+
+    def sights(self, model: nn.Module, asked: Sequence[AskedIn], look: Looking) -> list[Sight]:
+        """`Task.sight` of each input, in order, for a `look` that is fast."""
+        ...
 
 
 @runtime_checkable

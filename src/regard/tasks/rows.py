@@ -36,6 +36,7 @@ from regard.tasks.base import (
     Task,
     Work,
 )
+from regard.tasks.counting import counter
 
 BATCH_TOKENS = 4096  # of texts that are answered together
 ANY_LENGTH = 1 << 20  # tokens, for a model without a longest input
@@ -113,10 +114,12 @@ class Rows:
     ) -> Iterator[tuple[RowBatch, Tensor]]:
         """Every row once, in batches by length, with the value of a function of the batch."""
         device = next(model.parameters()).device
+        more = counter(len(rows))
         for batch in in_order_of_length(rows, batch_tokens=batch_tokens, special=self.framing.special):
             there = batch.to(device)
             with torch.no_grad():
                 found = function(there)
+            more(len(batch.rows))
             yield there, found
 
     def sight(
@@ -144,6 +147,8 @@ class Rows:
             title=text,
             source=Side(tuple(self.tokenizer.pieces(list(row.ids))), text=text, border=_border(row)),
             logits=chosen_by,
+            given=(batch.tokens, batch.lengths, batch.segments),
+            read=lambda *given: logits(_batch_of(batch, *given)),
             sides=lambda _path: ("source", "source"),
             embedding=body.embedding,
             layer_paths=body.layer_paths,
@@ -248,9 +253,15 @@ class RowsTask(
         test = cls.read(data.test, data, key="data.test") if data.test else None
         if data.valid:
             return Splits(train, cls.read(data.valid, data, key="data.valid"), test)
-        apart = hold_out((example.key for example in train), amount=data.hold_out, seed=setting.seed)
+        keys, least = (example.key for example in train), cls.fewest(setting)
+        apart = hold_out(keys, amount=data.hold_out, seed=setting.seed, least=least)
         kept = [example for example in train if example.key not in apart]
         return Splits(kept, [example for example in train if example.key in apart], test)
+
+    @classmethod
+    def fewest(cls, setting: Setting[RowsDataT]) -> int:
+        """How many examples both training and validation need at least."""
+        return 1
 
     @classmethod
     def learn(cls, setting: Setting[RowsDataT], train: list[ExampleT], body: Codec | None) -> Codec:
@@ -343,9 +354,11 @@ def _border(row: Row) -> int | None:
 
 def _copies(batch: RowBatch, count: int) -> RowBatch:
     """The only row of a batch, `count` times."""
-    return replace(
-        batch,
-        tokens=batch.tokens.expand(count, -1),
-        lengths=batch.lengths.expand(count),
-        segments=batch.segments.expand(count, -1),
+    return _batch_of(
+        batch, batch.tokens.expand(count, -1), batch.lengths.expand(count), batch.segments.expand(count, -1)
     )
+
+
+def _batch_of(batch: RowBatch, tokens: Tensor, lengths: Tensor, segments: Tensor) -> RowBatch:
+    """The batch with other rows."""
+    return replace(batch, tokens=tokens, lengths=lengths, segments=segments)

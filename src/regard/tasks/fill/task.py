@@ -114,6 +114,11 @@ class Fill(RowsTask[FillData, Document, Texts, list[list[Filled]]]):
         return (sentence for example in examples for sentence in example.sentences)
 
     @classmethod
+    def fewest(cls, setting: Setting[FillData]) -> int:
+        """Two, if a model learns whether a text follows another: one that does not follow is from another document."""
+        return 2 if body_config(setting.model).says_what_follows() else 1
+
+    @classmethod
     def learn(cls, setting: Setting[FillData], train: list[Document], body: Codec | None) -> Codec:
         """The tokenizer; for a model that learns from masks, it gets a mask token."""
         codec = super().learn(setting, train, body)

@@ -33,6 +33,7 @@ from regard.kernels.r_drop import r_drop_loss
 from regard.kernels.vocabulary_loss import vocabulary_loss
 from regard.models.facts import ModelConfig
 from regard.tasks.base import Codec, Exam, Looking, Objective, RunOptions, Score, Setting, Side, Sight, Task, Work
+from regard.tasks.counting import counter
 from regard.tasks.modules import AnswersSources, Draws
 from regard.tasks.scores import References, bleu, lexicon_scores, text_scores
 from regard.tasks.significance import Comparison, compare_lexicons, compare_texts
@@ -183,11 +184,13 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         asked = worth_asking(texts, sources)
         starts = self.tokenizers.target.encode(list(prefix)) if prefix is not None else [[] for _ in texts]
         device = next(model.parameters()).device
+        more = counter(len(asked))
 
         def work(batch: SourceBatch) -> list[list[Answer]]:
             rows = [asked[place] for place in batch.rows]
             source, lengths = batch.source.to(device), batch.source_lengths.to(device)
             found = search(model, source, lengths, config=decoding, prefix=[starts[row] for row in rows])
+            more(len(rows))
             if not decoding.replace_unknown:
                 return [self._texts(hypotheses, None) for hypotheses in found]
             words = self._replacements(model, [texts[row] for row in rows], source, lengths, found)
@@ -261,16 +264,38 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         nothing while searching: steps and the whole are the same computation.
         """
         assert isinstance(model, AnswersSources)
+        if look.reference is not None:
+            return self._sight_of(model, asked, self.tokenizers.target.encode([look.reference])[0], None)
+        if look.fast:
+            return self.sights(model, [asked], look)[0]
+        tree = Tree()
+        (batch,) = self._batches(self.tokenizers.source.encode([asked]), 1)
+        source = batch.source.to(next(model.parameters()).device)
+        found = search(model, source, config=look.decoding, tree=tree)[0][0]
+        return self._sight_of(model, asked, found.tokens, tree)
+
+    def sights(self, model: nn.Module, asked: Sequence[str], look: Looking) -> list[Sight]:
+        """The sight of each greedy answer; the answers are found in batches."""
+        assert isinstance(model, AnswersSources)
+        device = next(model.parameters()).device
+        decoding = look.decoding.model_copy(update={"beam": 1, "n_best": 1})
+
+        def work(batch: SourceBatch) -> list[list[Hypothesis]]:
+            return search(model, batch.source.to(device), batch.source_lengths.to(device), config=decoding)
+
+        batches = list(self._batches(self.tokenizers.source.encode(list(asked)), decoding.batch_tokens))
+        said: list[Sequence[int]] = [()] * len(asked)
+        for batch, found in zip(batches, side_by_side(model, work, batches), strict=True):
+            for place, hypotheses in zip(batch.rows, found, strict=True):
+                said[place] = hypotheses[0].tokens
+        return [self._sight_of(model, text, tokens, None) for text, tokens in zip(asked, said, strict=True)]
+
+    def _sight_of(self, model: AnswersSources, asked: str, said: Sequence[int], tree: Tree | None) -> Sight:
+        """What the model looks at when it gives the answer `said` (T,), which the search of `tree` has found."""
         special, source_names, target_names = self.tokenizers.special, self.tokenizers.source, self.tokenizers.target
         device = next(model.parameters()).device
         (batch,) = self._batches(source_names.encode([asked]), 1)
-        source = batch.source.to(device)
-        tree = Tree() if look.reference is None and not look.fast else None
-        decoding = look.decoding.model_copy(update={"beam": 1, "n_best": 1}) if look.fast else look.decoding
-        if look.reference is not None:
-            said = target_names.encode([look.reference])[0]
-        else:
-            said = list(search(model, source, config=decoding, tree=tree)[0][0].tokens)
+        source, said = batch.source.to(device), list(said)
         given = torch.tensor([[special.bos, *said]], device=device)
         end = target_names.pieces([special.eos])
         target = Side((*target_names.pieces(said), *end), text=target_names.decode([said])[0])
@@ -286,6 +311,8 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
             title=asked,
             source=Side((*source_names.tokens(asked), *end), text=asked),
             logits=logits,
+            given=(source, given),
+            read=lambda source, given: model(source, None, given),
             sides=model.looks,
             embedding=model.source,
             outcome=lambda _chosen: (target, target.text),

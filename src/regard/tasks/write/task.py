@@ -34,6 +34,7 @@ from regard.errors import RegardError
 from regard.kernels.vocabulary_loss import vocabulary_loss
 from regard.models.facts import ModelConfig
 from regard.tasks.base import Codec, Exam, Looking, Objective, RunOptions, Score, Setting, Side, Sight, Task, Work
+from regard.tasks.counting import counter
 from regard.tasks.modules import Carries, SaysNext
 from regard.tasks.surfaces import Answer, Prompt
 from regard.tasks.write.growing import Writing
@@ -162,9 +163,11 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
         with torch.no_grad():
             found = self._by_lanes(model, ids) if isinstance(model, Carries) else self._by_windows(model, ids)
             losses = torch.empty(len(ids))
+            more = counter(len(ids))
             for places, hidden in found:
                 wanted = torch.from_numpy(ids[places.numpy()].astype(numpy.int64)).to(hidden.device)
                 losses[places] = vocabulary_loss(hidden, model.output, wanted)[1].float().cpu()
+                more(len(places))
         return losses
 
     def _by_windows(self, model: SaysNext, ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
@@ -302,6 +305,8 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
             title=asked,
             source=Side(tuple(tokenizer.tokens(asked)), text=asked),
             logits=logits,
+            given=(given,),
+            read=model,
             sides=model.looks,
             embedding=model.embedding if len(whole) <= SALIENT + 1 else None,
             salient="target",
