@@ -28,10 +28,10 @@ DEBUG = "REGARD_DEBUG"
 
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="a model directory")]
 Json = Annotated[bool, typer.Option("--json", help="print JSON, for scripts")]
-Beam = Annotated[int | None, typer.Option(min=1, help="hypotheses kept alive; 1 is greedy")]
+Beam = Annotated[int | None, typer.Option(min=1, help="beam size; 1 is greedy search")]
 Runtime = Annotated[
     Literal["auto", "torch", "ctranslate2"],
-    typer.Option(help="what computes: auto takes CTranslate2 where it gives the same answers, torch elsewhere"),
+    typer.Option(help="the engine: auto uses CTranslate2 where it gives the same answers, torch elsewhere"),
 ]
 Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="change a key of the recipe; may be repeated")
@@ -39,8 +39,8 @@ Changes = Annotated[
 
 
 def main() -> None:
-    """Run a command. What goes wrong is one line on standard error, with exit code 2 if the user can put it right and
-    1 if not; a traceback is printed only with --debug."""
+    """Run a command. What goes wrong is one line on standard error, with exit code 2 if the user can correct it and 1
+    if not; a traceback is printed only with --debug."""
     prepare_streams()
     warnings.formatwarning = lambda message, *_, **__: f"regard: {brief(str(message))}\n"
     arguments = sys.argv[1:]
@@ -101,14 +101,15 @@ def train(
         str, typer.Argument(metavar="RECIPE", help="a name that `regard recipes` lists, a TOML file, or a data file")
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="the model directory, resumed if it exists; runs/RECIPE without")
+        Path | None,
+        typer.Option("--out", "-o", help="the model directory, resumed if it exists; runs/RECIPE by default"),
     ] = None,
     changes: Changes = None,
     teacher: Annotated[
-        Path | None, typer.Option(help="a larger model whose answers are learned instead of the targets")
+        Path | None, typer.Option(help="a larger model, whose answers replace the targets of the training data")
     ] = None,
 ) -> None:
-    """Train a model from a recipe, or go on with one that was interrupted."""
+    """Train a model from a recipe, or resume training that was interrupted."""
     from regard.api.training import train as train_model
     from regard.commands.evaluate import show
     from regard.tasks.base import Score
@@ -132,35 +133,47 @@ def run(
         typer.Argument(metavar="TEXT", help="texts to answer; without any, the lines of standard input"),
     ] = None,
     beam: Beam = None,
-    n_best: Annotated[int, typer.Option(min=1, help="answers to each line; with their scores, if more than one")] = 1,
-    sample: Annotated[bool, typer.Option("--sample", help="draw at random instead of searching for the best")] = False,
-    temperature: Annotated[float | None, typer.Option(help="of sampling: below 1 nearer to what is probable")] = None,
-    top_k: Annotated[int | None, typer.Option(help="of sampling: among so many most probable tokens")] = None,
-    top_p: Annotated[float | None, typer.Option(help="of sampling: among tokens that hold this much mass")] = None,
-    seed: Annotated[int | None, typer.Option(help="of sampling")] = None,
+    n_best: Annotated[
+        int, typer.Option(min=1, help="answers for each line; several are printed with their scores")
+    ] = 1,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="sample an answer instead of searching for the best")
+    ] = False,
+    temperature: Annotated[
+        float | None, typer.Option(help="for sampling: values below 1 favour probable tokens")
+    ] = None,
+    top_k: Annotated[int | None, typer.Option(help="for sampling: draw from this many most probable tokens")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="for sampling: draw from the tokens with this total probability")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="for sampling: the random seed")] = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="so many answers drawn at random: --sample --n-best together")
+        int | None, typer.Option(min=1, help="sample this many answers: --sample and --n-best together")
     ] = None,
     stop: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="of writing: end before this text; may be repeated")
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="for language models: end before this text; may be repeated"),
     ] = None,
-    prefix: Annotated[str | None, typer.Option(help="how every answer must begin")] = None,
+    prefix: Annotated[str | None, typer.Option(help="begin every answer with this text")] = None,
     alignment: Annotated[
-        bool, typer.Option("--alignment", help="which source word each word looked at, as source-target, after a tab")
+        bool,
+        typer.Option("--alignment", help="add after a tab which source word each word looked at, as source-target"),
     ] = False,
     max_length: Annotated[int | None, typer.Option(min=1, help="the longest answer, in tokens")] = None,
-    no_repeat_ngram: Annotated[int | None, typer.Option(min=0, help="no sequence of so many tokens twice")] = None,
+    no_repeat_ngram: Annotated[
+        int | None, typer.Option(min=0, help="no sequence of this many tokens occurs twice")
+    ] = None,
     replace_unknown: Annotated[
-        bool, typer.Option("--replace-unknown", help="copy the source word looked at where a word is unknown")
+        bool, typer.Option("--replace-unknown", help="replace an unknown word by the source word it looked at")
     ] = False,
     runtime: Runtime = "auto",
     compute_type: Annotated[
         Literal["float32", "int8", "auto"],
-        typer.Option(help="of CTranslate2: int8 may be faster and changes some answers; auto measures"),
+        typer.Option(help="for CTranslate2: int8 may be faster and changes some answers; auto measures"),
     ] = "float32",
     as_json: Json = False,
 ) -> None:
-    """Answer texts: one line in, one line out, in order; or go on from them, if the model writes.
+    """Answer texts: one line in, one line out, in order. A language model continues them.
 
     A line of more than 1,024 tokens is split where sentences end, and the answers are joined.
     """
@@ -205,13 +218,15 @@ def run(
 def evaluate(
     model: ModelPath,
     data: Annotated[
-        str | None, typer.Option(help="a file of pairs, or of text; without it the recipe's test set, or valid")
+        str | None, typer.Option(help="a data file; by default the recipe's test set, or its validation set")
     ] = None,
     source: Annotated[str | None, typer.Option(help="source lines, with --target instead of --data")] = None,
     target: Annotated[str | None, typer.Option(help="reference lines")] = None,
-    against: Annotated[Path | None, typer.Option(help="another model: paired bootstrap on the same data")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="another model to compare with, by paired bootstrap on the same data")
+    ] = None,
     tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="text is tokenised already: score it as it stands")
+        bool, typer.Option("--tokenized", help="the text is tokenised already: score it as it is")
     ] = False,
     beam: Beam = None,
     changes: Annotated[
@@ -220,7 +235,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Score a model on data it has not learned from, alone or against another."""
+    """Score a model on data it was not trained on, or compare it with another model."""
     from regard.commands.evaluate import run as run_evaluate
 
     if (source is None) != (target is None) or (source and data):
@@ -236,20 +251,23 @@ def evaluate(
 def look(
     models: Annotated[list[str], typer.Argument(metavar="MODEL… [TEXT]", help="model directories, then a text")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help=".html, .png, .svg, .pdf or .json; the terminal without it")
+        Path | None,
+        typer.Option("--out", "-o", help="a file: .html, .png, .svg, .pdf or .json; the terminal by default"),
     ] = None,
-    layer: Annotated[int | None, typer.Option(help="this layer alone")] = None,
-    head: Annotated[int | None, typer.Option(help="this head alone")] = None,
-    reference: Annotated[str | None, typer.Option(help="make the model say this, and show what it looks at")] = None,
+    layer: Annotated[int | None, typer.Option(help="show only this layer")] = None,
+    head: Annotated[int | None, typer.Option(help="show only this head")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="force this answer, and show what the model looks at while it gives it")
+    ] = None,
     pharaoh: Annotated[
         bool, typer.Option("--pharaoh", help="print word alignments, source-target, and nothing else")
     ] = False,
     statistics: Annotated[
-        Path | None, typer.Option(help="a file of lines: what each head tends to do over them")
+        Path | None, typer.Option(help="a file of texts, one on each line: show what each head does on average")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="of the live page; 0 takes a free one")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="the port of the live page; 0 takes a free one")] = 0,
 ) -> None:
-    """Show what a model looks at: in the terminal, as a page or a picture; live in the browser without a text."""
+    """Show what a model looks at: in the terminal, as a page or a picture; without a text, live in the browser."""
     from regard.commands.lines import typed
     from regard.commands.look import run as run_look
 
@@ -267,12 +285,13 @@ def look(
 def bench(
     model: ModelPath,
     data: Annotated[
-        Path | None, typer.Option(help="a file of texts, one a line; without it the recipe's test set, or valid")
+        Path | None,
+        typer.Option(help="a file of texts, one on each line; by default the recipe's test set, or its validation set"),
     ] = None,
     runtime: Runtime = "auto",
     as_json: Json = False,
 ) -> None:
-    """How fast a model answers on this machine, and in which runtime."""
+    """Measure how fast a model answers on this machine, and in which runtime."""
     from rich.console import Console
 
     from regard.commands.bench import measure, show
@@ -287,7 +306,7 @@ def bench(
 @app.command()
 def export(
     model: ModelPath,
-    out: Annotated[Path, typer.Argument(metavar="DIR", help="a directory that is not there yet")],
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="a directory that does not exist yet")],
     to: Annotated[Literal["ctranslate2", "huggingface"], typer.Option("--to", help="the format")],
 ) -> None:
     """Write a model in another format, with all that is needed to use it there."""
@@ -307,9 +326,9 @@ def import_(
     source: Annotated[
         str, typer.Argument(metavar="DIR", help="a Hugging Face directory, or an installed package with one inside")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="the model directory, which is not there yet")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="the model directory, which does not exist yet")],
 ) -> None:
-    """Bring a model from elsewhere, to use it or to start from it."""
+    """Import a model, to use it or to fine-tune it."""
     from regard.api.exchange import import_model
     from regard.tasks import surface
 
@@ -322,7 +341,7 @@ def import_(
 
 @app.command()
 def recipes(as_json: Json = False) -> None:
-    """The bundled recipes, one line each."""
+    """List the bundled recipes, one on each line."""
     from regard.recipes import bundled
 
     _print_table(bundled(), as_json)
@@ -330,7 +349,7 @@ def recipes(as_json: Json = False) -> None:
 
 @app.command()
 def models(as_json: Json = False) -> None:
-    """The systems that a recipe's model.kind can name, one line each."""
+    """List the kinds of models that a recipe's model.kind can name, one on each line."""
     from regard.models import KINDS
 
     _print_table({name: kind.summary for name, kind in KINDS.items()}, as_json)

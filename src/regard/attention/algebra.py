@@ -1,9 +1,9 @@
 """The base class of all patterns, and the operators `&`, `|`, `~` and `shift`.
 
 True means "may look", everywhere. A pattern is one rule, `allows(i, j, keys)`, on tensors of query and key positions,
-and a few cheap statements about itself, so that a kernel never builds queries × keys where it need not: `blocks` (which
+and a few cheap statements about itself, so that a kernel need not build all queries × keys: `blocks` (which
 tiles can hold an allowed pair), `neighbours` (the keys of each query, as a table) and `edges` (the pairs, as a list). A
-statement may name too many pairs, never too few: kernels ask `allows` about the pairs that remain.
+statement may name too many pairs, never too few: kernels check the named pairs with `allows`.
 """
 
 # ruff: noqa: ARG002    the methods of a pattern have parameters that some patterns do not need
@@ -19,8 +19,8 @@ from torch import Tensor
 class Pattern:
     """Base of all patterns. Positions i, j are int64 tensors that broadcast together.
 
-    `allows` answers in the shape of the two positions together; a pattern that differs by batch row or head (padding, a
-    matrix) puts (B, 1) or (B, H) in front.
+    The result of `allows` has their broadcast shape; a pattern that differs by batch row or head (padding, a matrix)
+    puts (B, 1) or (B, H) in front.
     """
 
     def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
@@ -76,7 +76,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class All(Pattern):
-    """Everyone may look at everything."""
+    """Every query may look at every key."""
 
     def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return torch.ones(torch.broadcast_shapes(i.shape, j.shape), dtype=torch.bool, device=i.device)

@@ -11,7 +11,7 @@ from regard.errors import RegardError
 
 
 class Projected(NamedTuple):
-    """Keys (B, H, K, D) and values (B, H, K, D): a memory that is looked at again and again, projected once."""
+    """Keys (B, H, K, D) and values (B, H, K, D): a memory that is projected once and used at every step."""
 
     keys: Tensor
     values: Tensor

@@ -48,7 +48,7 @@ def attend_projected(
 ) -> Tensor:
     """`attend` on results of `score.queries` and `score.keys`.
 
-    For keys that are looked at again and again: project them once.
+    It is for keys that many calls look at: they are projected once.
     """
     _check(query, key, value)
     if score.dot and query.shape[-1] != key.shape[-1]:

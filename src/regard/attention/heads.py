@@ -1,4 +1,4 @@
-"""Several heads looking at once: project, split, attend, merge."""
+"""Multi-head attention: project, split, attend, merge."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MultiHead(nn.Module):
         pattern: Pattern | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Look at `memory` (itself, or projected by `remember`); otherwise at x itself and the positions in `cache`.
+        """Attend to `memory` (raw, or projected by `remember`); without it, to x itself and the positions in `cache`.
 
         With a cache, positions and patterns count from the first position in it.
         """
@@ -71,7 +71,7 @@ class MultiHead(nn.Module):
         if cache is not None and memory is not None:
             raise RegardError("MultiHead: a cache is for looking at x itself; for a memory, call remember(memory) once")
         if cache is not None and isinstance(self.score, Location):
-            raise RegardError("MultiHead: a location score counts keys from the first, so it cannot go on from a cache")
+            raise RegardError("MultiHead: a location score counts keys from the first, and cannot be used with a cache")
         start = 0 if cache is None else cache.length
         bias = None
         if memory is not None:
@@ -91,7 +91,7 @@ class MultiHead(nn.Module):
         return self.output(result.transpose(1, 2).flatten(2))  # (B, H, Q, D) → (B, Q, M)
 
     def remember(self, memory: Tensor) -> Projected:
-        """Keys and values of a memory (B, K, M), for calls that look at it again and again."""
+        """Keys and values of a memory (B, K, M), projected once for many calls."""
         _check_width("memory", memory, self.key.in_features)
         key, value = (self._split(x, self.key_value_heads) for x in map_together(memory, self.key, self.value))
         return Projected(self.score.keys(key), value)

@@ -1,4 +1,4 @@
-"""Who may look at whom, as values with an algebra.
+"""Which keys a query may look at, as values with an algebra.
 
     Causal() & Padding(lengths)         Window(3) | Global(2)         ~Edges(pairs)
 
@@ -39,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Causal(Pattern):
-    """No one may look ahead: j ≤ i."""
+    """No query may look ahead: j ≤ i."""
 
     def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return j <= i
@@ -194,7 +194,7 @@ class Window(Pattern):
 
 @dataclass(frozen=True)
 class Global(Pattern):
-    """The first `count` positions look at everything and are looked at by everyone."""
+    """The first `count` positions look at all positions, and all positions look at them."""
 
     count: int
 

@@ -1,14 +1,14 @@
-"""Where things stand: attention alone does not see order, a position scheme tells it.
+"""Position schemes, which encode the order of items: attention alone does not depend on it.
 
-A scheme has three doors and uses one of them; a door that is not used gives back what it was given.
+A scheme has three methods and uses one of them; the others return their arguments unchanged.
 
     on_input    the vectors, before the first layer    Sinusoidal  Learned  Timed
     on_heads    queries and keys, in every layer       Rotary
     on_scores   the scores, in every layer             Shaw  Alibi
 
-Every door is told the positions themselves and not an offset, so that a cache, a block or a list of edges asks for
-exactly what it needs. Sines, angles and slopes are computed when they are used, in single precision at least, and
-rounded to the tensor they meet: nothing is stored that `half()` could spoil or that a checkpoint would have to carry.
+Every method receives the positions themselves and not an offset, so that it serves caches, blocks and lists of edges.
+Sines, angles and slopes are computed when they are used, in single precision at least, and rounded to the tensor they
+are added to: a scheme has no buffers that `half()` could round or that a checkpoint must contain.
 
 B batch  H heads  L length  Q queries  K keys  D width of a head  M width of the model
 """
@@ -26,7 +26,7 @@ BASE = 10_000.0
 
 
 class Position(nn.Module):
-    """No position at all, and the interface of every scheme."""
+    """The scheme that encodes nothing, and the interface of all schemes."""
 
     def on_input(self, x: Tensor, at: Tensor) -> Tensor:  # noqa: ARG002
         """The vectors that enter the first layer: x (B, L, M), its positions `at` (L,) or (B, L) → (B, L, M)."""
@@ -49,12 +49,12 @@ class Position(nn.Module):
 
 
 class Sinusoidal(Position):
-    """Each pair of features is a clock hand, from one that turns every 2π positions to one that hardly moves.
+    """A sine and a cosine for each pair of features, with wavelengths from 2π to 10000 · 2π positions.
 
         P_{i,2p} = sin(i / 10000^{2p/M})    P_{i,2p+1} = cos(i / 10000^{2p/M})    x_i ← x_i + P_i    Vaswani 2017, 3.5
 
-    Any length and any width, even or odd; nothing to learn.   With `halves`, all sines stand before all cosines, as in
-    tensor2tensor and Marian: the same features in another order.
+    Every length and every width, even or odd, is possible; there are no parameters. With `halves`, all sines stand
+    before all cosines, as in tensor2tensor and Marian: the same features in another order.
     """
 
     def __init__(self, *, halves: bool = False) -> None:
@@ -100,7 +100,7 @@ class Learned(Position):
 
 
 class Timed(Position):
-    """Sinusoidal in two coordinates: where a vector stands, and how many times the shared block has been applied.
+    """Sinusoidal in two coordinates: the position, and how many times the shared block has been applied.
 
         P^t_{i,2p}   = sin(i / 10000^{2p/M}) + sin(t / 10000^{2p/M})
         P^t_{i,2p+1} = cos(i / 10000^{2p/M}) + cos(t / 10000^{2p/M})               Dehghani 2019 (Universal), 2.1
@@ -118,7 +118,8 @@ class Shaw(Position):
 
         score_ij = q_i · (k_j + a_{clip(j − i)}) / √D        clip(d) = max(−clip, min(clip, d))        Shaw 2018, 3.2
 
-    Keys only: the paper's second table, for values, is left out; its own ablation translates as well without it.
+    Only keys have such vectors: the paper's second table, for values, is left out, which costs no quality in its
+    ablation.
 
     `on_scores` is the term with a, of q/√D as the scaled score compares it; a (2 clip + 1, D) is learned, `width` is D.
     Each query is multiplied by the table once and the products are picked by distance, so that time and memory grow
@@ -140,7 +141,7 @@ class Shaw(Position):
 
 
 class Rotary(Position):
-    """Queries and keys are turned by their position, pair by pair, so that their product sees only distance (Su 2021).
+    """Queries and keys are rotated by their position, so that their product depends only on distance (Su 2021).
 
         (x_p, x_{p+D/2}) ← (x_p cos θ − x_{p+D/2} sin θ,  x_{p+D/2} cos θ + x_p sin θ)        θ = i / 10000^{2p/D}
 
@@ -154,7 +155,7 @@ class Rotary(Position):
         return self._rotate(query, *turn), self._rotate(key, *key_turn)
 
     def on_step(self, x: Tensor, position: int) -> Tensor:
-        """Queries or keys that all stand at one position: (…, D) → (…, D)"""
+        """Queries or keys that are all at one position: (…, D) → (…, D)"""
         return self._rotate(x, *_turn_of(position, x.shape[-1], x.dtype, x.device))
 
     @staticmethod
@@ -174,12 +175,13 @@ class Rotary(Position):
 
 
 class Alibi(Position):
-    """The further away, the lower the score, at a rate of each head's own; nothing to learn, any length.
+    """Scores fall with the distance, at a rate of each head's own; there are no parameters, and any length is possible.
 
         score_ij ← score_ij − m_h |i − j|        m_h = 2^{−8h/H}, h = 1…H, when H is a power of two        Press 2022, 3
 
     For another H, the slopes of the power of two below it are followed by every other slope of twice that power, as in
-    the authors' code. The paper looks back only, where |i − j| = i − j; here keys on both sides count by distance.
+    the authors' code. The paper's attention is causal, where |i − j| = i − j; here keys on both sides count by
+    distance.
     """
 
     def on_scores(self, query: Tensor, i: Tensor, j: Tensor) -> Tensor:

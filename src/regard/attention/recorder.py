@@ -44,7 +44,7 @@ class Recorder(Mapping[str, Tensor]):
         return len(self._calls)
 
     def calls(self, path: str) -> list[Tensor]:
-        """Everything the module at `path` delivered: one entry a call, so one a step while decoding."""
+        """Everything the module at `path` delivered: one entry for each call, so one for each decoding step."""
         if path not in self._calls:
             raise KeyError(f"no weights were delivered by {path!r}; there are weights from {sorted(self._calls)}")
         return self._calls[path]
@@ -54,7 +54,7 @@ class Recorder(Mapping[str, Tensor]):
         return path in self._vectors
 
     def vectors(self, path: str) -> list[Vectors]:
-        """Queries (B, H, Q, D) and keys (B, H, K, D) that were compared by dot product: one entry a call."""
+        """Queries (B, H, Q, D) and keys (B, H, K, D) that were compared by dot product: one entry for each call."""
         if path not in self._vectors:
             raise KeyError(
                 f"no queries and keys were delivered by {path!r}; there are some from {sorted(self._vectors)}"
@@ -62,7 +62,7 @@ class Recorder(Mapping[str, Tensor]):
         return self._vectors[path]
 
     def clear(self) -> None:
-        """Forget what was delivered and go on recording."""
+        """Discard what was delivered; recording continues."""
         self._calls.clear()
         self._vectors.clear()
 
@@ -112,7 +112,7 @@ _active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 def recording(model: nn.Module, *, only: str = "*", head: int | None = None) -> Iterator[Recorder]:
     """Record every attention of `model` while the `with` lasts; with `only`, those whose path matches it ("*.cross").
 
-    With `head`, that head of each alone. Attention that was not asked for takes its fastest path.
+    With `head`, only that head of each is recorded. Attention that is not recorded takes its fastest path.
 
     Other threads using the same model are not recorded and are not slowed. Attention of this thread outside of every
     module of `model` is recorded as "".

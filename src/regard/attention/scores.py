@@ -4,10 +4,10 @@ A score is written for one pair; broadcasting makes it a matrix, an edge list or
 
     q′ = score.queries(q)           each side is projected or normalised once
     k′ = score.keys(k)
-    score.compare(q′, k′)           (…, D′), (…, D′) → (…)      for the pairs that somebody asks for
+    score.compare(q′, k′)           (…, D′), (…, D′) → (…)      for chosen pairs
     score.matrix(q′, k′)            (…, Q, D′), (…, K, D′) → (…, Q, K)      for every pair
 
-Nothing here loops over heads or time: any number of leading dimensions goes through at once.
+There are no loops over heads or time: a score takes any number of leading dimensions.
 """
 
 import math
@@ -55,7 +55,7 @@ class Score(nn.Module):
 
 
 class Dot(Score):
-    """How far a query and a key point the same way, and how long they are.
+    """The dot product of query and key.
 
         score(q, k) = qᵀ k                      Luong 2015, section 3.1: h_t is our q, h̄_s our k
 
@@ -121,7 +121,7 @@ def _unit(x: Tensor) -> Tensor:
 
 
 class Additive(Score):
-    """How well a query matches a key, by a small network.
+    """A feed-forward network of query and key with one hidden layer.
 
         score(q, k) = vᵀ tanh(W q + U k + b)        Bahdanau 2015, A.1.2: s_{i−1} is our q, h_j our k, e_ij the score
 

@@ -5,9 +5,9 @@ evaluate   scores of one model, or of two
 look       what a model looks at: terminal, file or live page
 bench      how fast a model answers
 demo       the embedded example
-lines      lines of standard input, as they arrive
+lines      the lines of standard input, as they arrive
 long_lines lines that are too long to be answered in one piece
-unknown    what a tokenizer did not know of them
+unknown    unknown tokens in the input
 progress_bar  how many inputs are done
 failures   what goes wrong, as one line and an exit code
 """

@@ -32,7 +32,7 @@ TEXTS = 256  # answered in a measurement of throughput, at most
 TOGETHER = (1, 8, 64, 256)
 SINGLE = 50  # texts answered one at a time
 STARTS = 3
-# Linux counts the parent's memory to a child's, unless the child says itself how much it held: "VmHWM: 1234 kB"
+# Linux counts the parent's memory as the child's, so the child itself reports its peak: "VmHWM: 1234 kB"
 TELLING = """
 import atexit, sys
 from regard.cli import main

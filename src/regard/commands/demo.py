@@ -15,7 +15,7 @@ WORDS = ("attention", "transformer", "queue", "regard")
 
 
 def run(words: Sequence[str], *, out: Path, show: Console | None = None) -> Translator:
-    """Train the embedded recipe in `out` (or take up what is there), score it, pronounce words, draw an alignment."""
+    """Train the embedded recipe in `out` (or resume it), score it, pronounce words, draw an alignment."""
     console = show or Console()
     console.print("[bold]regard demo[/]: learning how English words are spoken, from the CMU Pronouncing Dictionary\n")
     model = train("demo", out=out, show=True)

@@ -1,4 +1,4 @@
-"""`regard evaluate`: the scores of a model on data it has not learned from, alone or against another."""
+"""`regard evaluate`: the scores of a model on data it was not trained on, alone or beside another model."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _refuse_options_of_pairs(model: Model, given: Mapping[str, object], data: ob
 
 
 def show(scores: Mapping[str, Score], *, as_json: bool = False) -> None:
-    """Scores, one a line, with how they came about."""
+    """Print scores, one on each line, with their signatures."""
     if as_json:
         print(json.dumps({name: {"value": s.value, "signature": s.signature} for name, s in scores.items()}, indent=2))
         return

@@ -22,7 +22,7 @@ NO_MEMORY = re.compile(r"allocat|not enough memory|out of memory|bad_alloc|size 
 
 
 def prepare_streams() -> None:
-    """Answers are UTF-8 whatever the locale is; a name that is not UTF-8 is shown with escapes."""
+    """Make both streams UTF-8, whatever the locale is; a name that is not UTF-8 is shown with escapes."""
     if sys.stderr is None:  # closed, and print would take standard output for it
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
     if sys.stdout is None:
@@ -33,7 +33,7 @@ def prepare_streams() -> None:
 
 
 def release_streams() -> None:
-    """Let go of streams that can no longer be written, so that Python does not try it again when it ends."""
+    """Detach streams that can no longer be written, so that Python does not write to them when it ends."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
@@ -51,7 +51,7 @@ def explain(error: BaseException) -> tuple[str, int]:
         return str(error), 2
     if isinstance(error, OSError):
         where = error.filename or "standard output or a file"
-        return f"{where} cannot be read or written ({error.strerror or error}); put that right and run it again", 2
+        return f"{where} cannot be read or written ({error.strerror or error}); correct that and run it again", 2
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and NO_MEMORY.search(str(error))):
         return f"there is not enough memory ({error}); use smaller sizes, such as a lower batch_tokens or beam", 2
     if isinstance(error, RecursionError):

@@ -19,9 +19,8 @@ BOM = b"\xef\xbb\xbf"
 
 
 def arriving(stream: BinaryIO) -> Iterator[Iterator[str]]:
-    """Of a pipe that stays open, nothing that is there waits for what is yet to come; a file is one group.
-
-    Only a line feed ends a line, so that one line in stays one line out.
+    """Groups of lines. Lines that have arrived in an open pipe do not wait for later ones; a file is one group. Only a
+    line feed ends a line, so that each line of input gives one line of output.
     """
     numbers = count(1)
     if not _is_pipe(stream):

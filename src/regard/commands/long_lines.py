@@ -1,4 +1,4 @@
-"""A line that is too long to be answered in one piece: attention takes memory with the square of its length.
+"""A line that is too long to be answered in one piece: the memory for attention grows with the square of its length.
 
 It is split where sentences end, each piece is answered, and the answers are joined with a space.
 """

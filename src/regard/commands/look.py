@@ -65,9 +65,9 @@ def run(
 
 
 def draw(record: Record, console: Console) -> None:
-    """The main map averaged over heads, who looks down and what is looked at across; and the answer.
+    """Print the main map averaged over heads, with queries down and keys across; and the answer.
 
-    An answer that is not itself who looks, such as a label, has the likeliest alternatives to each of its items.
+    If the queries are not the items of the answer (a label, for example), the likeliest alternatives follow.
     """
     chosen = main_map(record)
     heads = f"mean of {len(chosen.heads)} heads" if len(chosen.heads) > 1 else f"head {chosen.heads[0]}"
@@ -92,7 +92,7 @@ def draw(record: Record, console: Console) -> None:
 
 
 def serve(lookers: Sequence[live.Looker], *, port: int, pairs: bool) -> None:
-    """The live page on this machine, until Ctrl-C."""
+    """Serve the live page on this machine, until Ctrl-C."""
     try:
         server = live.server(lookers, port=port, pairs=pairs)
     except OSError as error:

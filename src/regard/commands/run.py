@@ -25,19 +25,23 @@ from regard.tasks.surfaces import NOTHING, TextToTexts
 
 @dataclass(frozen=True)
 class Asking:
-    """A model directory that is being asked: its surface, how to answer, and the engine that does."""
+    """A model directory in use: its surface, how to answer, and the engine that answers."""
 
     surface: AnySurface
     options: RunOptions
     engine: Engine[Any, Any]
     codec: Codec
-    longest: int | None = None  # tokens of a text that are answered in one piece; None: the model sees to it
-    pieces: Callable[[Any, RunOptions], Iterator[str]] | None = None  # tells one answer while it comes
+    longest: int | None = (
+        None  # tokens of a text that are answered in one piece; None: the task handles long texts itself
+    )
+    pieces: Callable[[Any, RunOptions], Iterator[str]] | None = (
+        None  # gives one answer in pieces, as they are generated
+    )
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of input, and what is asked for it: several pieces where it was split, nothing where it is too long."""
+    """A line of input and its parsed inputs: several where it was split, none where it is too long."""
 
     number: int
     text: str
@@ -53,7 +57,8 @@ def run(
     at_once: bool = False,
     named: str = "line",
 ) -> None:
-    """Answer lines and print the answers. The lines of a group may be answered together; the next may be yet to come.
+    """Answer lines and print the answers. The lines of a group may be answered together; the next group may not have
+    arrived yet.
 
     `given` are the options of the command line that were given; `at_once` answers each line by itself; `named` is what
     errors call a line.
@@ -101,12 +106,12 @@ def prepare(path: Path, given: Mapping[str, Any], *, as_json: bool = False) -> A
 
 
 def _longest(positions: int | None) -> int:
-    """How many tokens a text may have; its end takes one of the positions that a model has, if these are limited."""
+    """How many tokens a text may have; EOS takes one of the positions of a model, if these are limited."""
     return LONGEST if positions is None else min(LONGEST, positions - 1)
 
 
 class _Answering:
-    """Lines in, each with its answer out, in order; and what is to be said of them at the end."""
+    """Answers lines in order, and counts unknown tokens and lines that are too long."""
 
     def __init__(self, asking: Asking, together: int, named: str) -> None:
         self.asking, self.together, self.named = asking, together, named
@@ -119,7 +124,7 @@ class _Answering:
     def answers(self, groups: Iterable[Iterable[str]], *, stream: bool) -> Iterator[tuple[Line, Any]]:
         """Each line with its answer, or with the pieces of its answer as they come.
 
-        A line that cannot be answered ends it, after the lines before it have their answers.
+        An error in a line is raised after the lines before it have been answered.
         """
         pieces = self.asking.pieces if stream else None
         for group in groups:
@@ -175,7 +180,7 @@ class _Answering:
         return [replace(NOTHING, alignment=() if options.alignment else None, pieces=() if options.tokens else None)]
 
     def _lines(self, group: Iterable[str]) -> Iterator[Line]:
-        """The lines of a group; one that cannot be read is remembered and ends it."""
+        """The lines of a group, up to one that cannot be read; its error is raised later."""
         remaining = self._readable(group)
         while texts := list(islice(remaining, self.together)):
             rows = [] if self.unknown is None else self.unknown.read(texts)

@@ -1,4 +1,4 @@
-"""What a tokenizer did not know of the texts that were asked: a count, and some examples."""
+"""The unknown tokens of the input texts: a count, and some examples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MASKS = ("[MASK]", "<mask>")  # stand for what a model is to fill in
 
 @dataclass
 class Unknown:
-    """Tokens that were read, how many of them are unknown, and what stood in their place."""
+    """How many tokens were read, how many of them are unknown, and the texts that these stand for."""
 
     tokenizer: Tokenizer
     tokens: int = 0
@@ -27,7 +27,7 @@ class Unknown:
         rows = self.tokenizer.encode(list(texts))
         unk = self.tokenizer.special.unk
         for text, row in zip(texts, rows, strict=True):
-            if not text.strip():  # which is answered with nothing
+            if not text.strip():  # its answer is empty
                 continue
             self.tokens += len(row)
             if unk in row:

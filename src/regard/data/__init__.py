@@ -1,4 +1,5 @@
-"""From files to batches, by medium: pairs of texts, running text, and rows of texts. Knows no model and no task.
+"""From files to batches, by medium: pairs of texts, running text, and rows of texts. This room knows no model and no
+task.
 
 files             lines, TSV, CSV, JSONL and Parquet, with errors by file and line
 splits            sets for training, validation and test, and examples held out of training

@@ -1,4 +1,4 @@
-"""BPE-dropout: the same words cut in other ways while training (Provilkov 2020).
+"""BPE-dropout: the same words are segmented differently while training (Provilkov 2020).
 
 BPE builds words from characters by merging pairs in the order learned. With dropout, at each step every possible merge
 is left out with probability p, the first of the others is done, and when all are left out the word stays as it is. So

@@ -1,4 +1,4 @@
-"""Lines, rows and objects, one at a time, from whatever file they are in.
+"""Lines, rows and objects, one at a time, from files of several forms.
 
 The name decides the form: .tsv, .csv, .jsonl, .parquet, all but the last also with .gz; any other name is read as TSV.
 
@@ -49,7 +49,7 @@ def read_rows(name: str, columns: Sequence[Column], *, numbers: bool = False) ->
 
 
 def has_column(name: str, column: Column) -> bool:
-    """Whether the first row of a file has it; what else may be wrong with the file is told when it is read."""
+    """Whether the first row of a file has the column; other errors of the file are reported when it is read."""
     try:
         return next(read_rows(name, [column], numbers=True), None) is not None
     except RegardError:
@@ -119,7 +119,7 @@ def opened(name: str) -> Iterator["io.BufferedReader[Any]"]:
 
 
 def _path(name: str) -> Path:
-    """Where a file is. What is no file is refused: data is read more than once, and a pipe can be read only once."""
+    """The path of a regular file. Pipes and devices are refused: data is read more than once, and they only once."""
     try:
         path = Path(name).expanduser()
         mode = path.stat().st_mode
@@ -133,7 +133,7 @@ def _path(name: str) -> Path:
 
 
 def refuse_other_than_text(name: str, head: bytes) -> None:
-    """Judge a file by its first bytes."""
+    """Refuse a file whose first bytes are not those of UTF-8 text."""
     if not head:
         raise RegardError(f"{name} is empty; give a file with at least one line")
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -238,7 +238,7 @@ def _values(place: str, text: str, keys: Sequence[str], numbers: bool) -> list[s
 
 
 def _text(place: str, value: object, *, numbers: bool = False) -> str:
-    """A cell as text: nothing is the empty text, anything but text (and `numbers`) is refused."""
+    """A cell as text: a missing value is the empty text; values other than text (and `numbers`) are refused."""
     if value is None:
         return ""
     if numbers and isinstance(value, int | float):
@@ -255,7 +255,7 @@ def _text(place: str, value: object, *, numbers: bool = False) -> str:
 def _read_parquet(name: str, columns: Sequence[Column], numbers: bool) -> Iterator[Row]:
     import pyarrow.parquet  # slow to import, and those who only encode text do not read any file
 
-    stamp(name)  # a missing or empty file is told in the same words as for other forms
+    stamp(name)  # a missing or empty file has the same error as in other forms
     try:
         with pyarrow.parquet.ParquetFile(_path(name)) as file:
             there = file.schema_arrow.names

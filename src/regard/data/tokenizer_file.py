@@ -1,4 +1,5 @@
-"""tokenizer.json, from wherever it came: read without its padding and truncation, refused if it can blow up a text."""
+"""Reading tokenizer.json, which others may have written: its padding and truncation are ignored, and a tokenizer that
+could make a text very much longer is refused."""
 
 from __future__ import annotations
 

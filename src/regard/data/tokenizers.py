@@ -1,4 +1,4 @@
-"""Text ↔ ids. Knows nothing of torch."""
+"""Text ↔ ids, without torch."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -87,7 +87,8 @@ class Tokenizer:
         return self.inner.to_str(pretty=True)
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word of a sentence, as if it stood there; where spaces are bytes, each brings its own."""
+        """The ids of each word as they are within a sentence: in a byte tokenizer, a word includes the space before
+        it."""
         return self.encode([f" {word}" if self._bytes else word for word in words])
 
     def encode(self, texts: list[str]) -> list[list[int]]:
@@ -123,7 +124,7 @@ class Tokenizer:
 
     @property
     def unknown(self) -> str:
-        """The name of what is not in the vocabulary; empty where everything is."""
+        """The name of the unknown token; empty if the vocabulary has none."""
         return "" if self.special.unk is None else self.inner.id_to_token(self.special.unk) or ""
 
     @cached_property
@@ -134,7 +135,7 @@ class Tokenizer:
         return {name: byte for byte, name in enumerate(_byte_names())}
 
     def _without_special(self, row: list[int]) -> list[int]:
-        """Special names that a vocabulary found in a text after all are unknown to it."""
+        """The ids, with special tokens that were found in a text replaced by the unknown token."""
         silent, unk = self.special.silent, self.special.unk
         if unk is None or silent.isdisjoint(row):
             return row
@@ -184,7 +185,7 @@ def _refuse_surrogates(texts: list[str]) -> None:
 
 
 def _byte_names() -> list[str]:
-    """The character that stands for each byte: itself when it shows on paper, else one from U+0100 on."""
+    """The character that stands for each byte: itself if it is printable, otherwise one from U+0100 on."""
     shows = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in shows]
     return [chr(byte) if byte in shows else chr(256 + hidden.index(byte)) for byte in range(256)]

@@ -3,7 +3,7 @@
     score(y) = Σ_t log p(y_t | y_<t, x) / |y| ** length_penalty + coverage        |y| counts EOS
 
 At each step the candidates of a source (every hypothesis alive, continued by every token) are ranked by Σ log p. Of the
-best `beam`, those that end are finished; the best `beam` of those that do not end go on. A source is done when no
+best `beam`, those that end are finished; the best `beam` of those that do not end continue. A source is done when no
 hypothesis alive can still be among its n_best, or, with early stopping, when it has `beam` finished ones.
 
 A sources not yet done  K beam  N rows alive now, at most A · K  V vocabulary  C candidates  t tokens said so far

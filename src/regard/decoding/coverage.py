@@ -1,6 +1,6 @@
-"""Has every source token been looked at?
+"""The coverage penalty of answers that do not look at every source token.
 
-    cp = β Σ_i log min(Σ_t a_ti, 1)                    Wu 2016, equation 14: a_ti is p_ij, the look of step t at token i
+    cp = β Σ_i log min(Σ_t a_ti, 1)          Wu 2016, equation 14: a_ti is p_ij, the weight of step t on token i
 
 N rows alive now  H heads  S source positions
 """

@@ -1,4 +1,4 @@
-"""From a batch of sources to their answers, by the search that the config asks for."""
+"""From a batch of sources to their answers, by the search that the config names."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Tree:
         self._step = 0
 
     def grow(self, candidates: Sequence[Tensor], alive: Tensor, over: Tensor) -> None:
-        """One step: candidates are row, token, log p and Σ log p (C,); alive (C,) go on, over (K,) are finished."""
+        """One step: candidates are row, token, log p and Σ log p (C,); alive (C,) continue, over (K,) are finished."""
         rows = []
         for place, (row, token, logprob, total) in enumerate(zip(*(part.tolist() for part in candidates), strict=True)):
             if total == float("-inf"):

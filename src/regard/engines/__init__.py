@@ -1,4 +1,4 @@
-"""What answers beside torch: CTranslate2, in a process without torch.
+"""Engines other than torch: CTranslate2, in a process without torch.
 
 choose        which engine answers a model directory
 ctranslate2   the engine, its cache, its plans, and what it can answer

@@ -2,7 +2,7 @@
 
     encoder, decoder    layer by layer, by the names of the weights; query, key and value become one matrix
     positions           sinusoidal, learned and none as tables; rotary and shaw as they are; alibi as a bias by distance
-    deep_norm           norm(α x + f(x)) has no place there; but α can be moved into the weights (see `_Stack`)
+    deep_norm           CTranslate2 has no norm(α x + f(x)), so α is moved into the weights (see `_Stack`)
 
 `expressible.py` says what can be expressed at all.
 
@@ -89,7 +89,7 @@ def convert(directory: Path, *, positions: int = POSITIONS) -> dict[str, bytes]:
 
 
 def deep_norm_alphas(encoder_layers: int, decoder_layers: int) -> tuple[float, float]:
-    """What the residual weighs in encoder and decoder: 0.81 (N⁴M)^(1/16) and (3M)^¼ (Wang 2022, figure 2)."""
+    """The weight α of the residual in encoder and decoder: 0.81 (N⁴M)^(1/16) and (3M)^¼ (Wang 2022, figure 2)."""
     return 0.81 * (encoder_layers**4 * decoder_layers) ** (1 / 16), (3 * decoder_layers) ** 0.25
 
 
@@ -209,7 +209,7 @@ class _Stack:
 
 
 class _Weights:
-    """The weights of a model by name, and which of them were read. What is tied is there once, under its first name."""
+    """The weights of a model by name, and which of them were read. Tied weights occur once, under their first name."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -231,19 +231,19 @@ class _Weights:
         return found
 
     def of_side(self, side: str, name: str, *shape: int | None) -> Array:
-        """What belongs to the embedding of a side; the source's is both sides' where they share one."""
+        """A weight of the embedding of one side; of the source's, where both sides share one."""
         return self.read(f"{side}.{name}" if f"{side}.{name}" in self._weights else f"source.{name}", *shape)
 
     def table(self, side: str, *shape: int) -> Array:
         return self.of_side(side, "table.weight", *shape)
 
     def require_all_read(self) -> None:
-        """A weight that nobody asked for would be a part of the model that was left out."""
+        """Refuse weights that were not read: they would be a part of the model that was left out."""
         for name in sorted(self._unread):
             raise self._unfitting(f"{name} has no place")
 
     def pass_over(self, name: str) -> None:
-        """Count a weight as read, if it is there: the model has it and does not use it."""
+        """Count a weight as read, if it exists: the model does not use it."""
         self._unread.discard(name)
 
     def _unfitting(self, what: str) -> RegardError:
@@ -284,7 +284,8 @@ def _names(tokenizer: Tokenizer) -> list[str]:
 
 
 def _specs() -> Any:
-    """CTranslate2's specs. They take torch if there is one, for tensors that are not used here: it is kept out."""
+    """CTranslate2's specs. They import torch if it is installed, for tensors that are not used here; this prevents
+    it."""
     barred = "torch" not in sys.modules
     if barred:
         sys.modules["torch"] = None  # type: ignore[assignment]  # importing it fails as if it were not there

@@ -1,4 +1,4 @@
-"""What CTranslate2 can express of a model, told from its recipe alone: nothing here is slow to import."""
+"""What CTranslate2 can express of a model, decided by its recipe alone. This module imports nothing slow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIXED: dict[str, Any] = {"scale": True, "output_bias": False, "special": OWN.mod
 def obstacle(model: Mapping[str, Any]) -> str | None:
     """Why CTranslate2 cannot express the [model] of a recipe, as a sentence; None if it can.
 
-    A value that no model can have is a reason too: then torch is asked, which says what is wrong with it.
+    An invalid value is a reason too: torch then answers, and reports what is wrong with it.
     """
     kind = model.get("kind")
     if kind not in EXPRESSED["kind"]:

@@ -105,5 +105,5 @@ class Stack(nn.Module):
         return self.final(x)
 
     def remember(self, memory: Tensor) -> list[Projected]:
-        """Keys and values of a memory (B, K, M) for each block, for steps that look at it again and again."""
+        """Keys and values of a memory (B, K, M) for each block, projected once for all steps."""
         return [cast(MultiHead, block.cross).remember(memory) for block in self.blocks]

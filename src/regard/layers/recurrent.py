@@ -33,7 +33,7 @@ FUSED: dict[Cell, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "lstm": nn.LSTM, 
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """What a recurrent stack remembers: a (B, D) for each layer and direction, in the order layer 0 forward, layer 0
+    """The state of a recurrent stack: a (B, D) for each layer and direction, in the order layer 0 forward, layer 0
     reverse, layer 1 forward, …; `cell` is the c of an LSTM, and empty for the others."""
 
     hidden: tuple[Tensor, ...]

@@ -124,7 +124,7 @@ class Steps:
         return attend(query, keys, values, mask).view(len(query) * self.beams, -1)
 
     def reorder(self, rows: Tensor) -> Steps:
-        """These rows, in this order. While every sentence keeps its beams, only the mask changes."""
+        """The state of these rows, in this order. While every sentence keeps its beams, only the mask changes."""
         origin = self.origin.index_select(0, rows)
         missing = None if self.missing is None else self.missing.index_select(0, rows)
         mine = self.mine.flatten(0, 2).index_select(0, rows)  # (N, E)

@@ -51,7 +51,7 @@ def scale_end(weights: Tensor, kind: str) -> float:
 
     It is the largest weight, but in self-attention without two things that tell little and would make the rest pale: a
     first or last row that sees one item alone (of a causal map, 1 by necessity), and columns that most rows look at,
-    such as [CLS]. No less than an eighth of the largest weight. The page does the same, in `scale_end.js`.
+    such as [CLS]. It is at least an eighth of the largest weight. The page does the same, in `scale_end.js`.
     """
     largest = float(weights.max()) if weights.numel() else 0.0
     queries, keys = weights.shape

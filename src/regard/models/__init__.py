@@ -49,7 +49,7 @@ KINDS = {
         "regard.models.elmo",
         "ElmoConfig",
         "Elmo",
-        "two recurrent language models, one each way, as features",
+        "two recurrent language models, one in each direction, as features",
         "encoder",
     ),
 }
@@ -61,7 +61,7 @@ def kinds(form: Form | None = None) -> list[str]:
 
 
 def config_class(kind: str) -> type[ModelConfig]:
-    """The config class that stands beside the module of `kind`."""
+    """The config class of `kind`."""
     return _parts(kind)[0]
 
 

@@ -22,15 +22,15 @@ from regard.attention.scores import Score
 
 
 class Glance(NamedTuple):
-    """The result of looking: context (B, Q, M), and draw (B, Q, 2), the log-probability of the place that was drawn and
-    the loss per target that the baseline expects from there on. Where nothing is drawn, both are 0."""
+    """The result of reading the memory: context (B, Q, M), and draw (B, Q, 2), the log-probability of the place that
+    was drawn and the loss per target that the baseline expects from there on. Where nothing is drawn, both are 0."""
 
     context: Tensor
     draw: Tensor
 
 
 class Nowhere(nn.Module):
-    """Look at nothing: the context has width 0.   query (B, Q, M) → Glance"""
+    """No attention: the context has width 0.   query (B, Q, M) → Glance"""
 
     def keys(self, memory: Tensor) -> Tensor:
         return memory
@@ -40,7 +40,10 @@ class Nowhere(nn.Module):
 
 
 class Soft(nn.Module):
-    """Look everywhere, weighted.   query (B, Q, M), keys (B, 1, S, D′) from `keys`, values (B, 1, S, M) → Glance"""
+    """Soft attention: the weighted mean of all values.
+
+    query (B, Q, M), keys (B, 1, S, D′) from `keys`, values (B, 1, S, M) → Glance
+    """
 
     def __init__(self, score: Score) -> None:
         super().__init__()
@@ -57,7 +60,9 @@ class Soft(nn.Module):
 
 
 class Hard(nn.Module):
-    """Look at one place.   query (B, Q, M), keys (B, 1, S, D′) from `keys`, values (B, 1, S, M) → Glance
+    """Hard attention: the value at one place.
+
+    query (B, Q, M), keys (B, 1, S, D′) from `keys`, values (B, 1, S, M) → Glance
 
     The recorded weights are one-hot: they show the choice that was used.
     """

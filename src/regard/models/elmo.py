@@ -1,4 +1,4 @@
-"""ELMo: two recurrent language models, one each way, whose layers together are features of a word in its place.
+"""ELMo: two recurrent language models, one in each direction, whose layers are features of a word in context.
 
     →h_j,t = lstm_j(→h_j,t−1, →h_{j−1},t)        P(u_{t+1} | u_≤t) = softmax(W →h_L,t + b)
     ←h_j,t = lstm_j(←h_j,t+1, ←h_{j−1},t)        P(u_{t−1} | u_≥t) = softmax(W ←h_L,t + b)

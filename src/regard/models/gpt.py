@@ -71,7 +71,7 @@ class State:
     missing: Tensor | None
 
     def reorder(self, rows: Tensor) -> State:
-        """These rows, in this order."""
+        """The state of these rows, in this order."""
         missing = None if self.missing is None else self.missing.index_select(0, rows)
         return State([cache.reorder(rows) for cache in self.caches], missing)
 

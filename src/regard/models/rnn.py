@@ -55,12 +55,12 @@ class RNNConfig(BodyConfig):
 
 @dataclass(frozen=True)
 class State:
-    """What the recurrent layers remember; None before anything was read."""
+    """The state of the recurrent layers; None before the first token."""
 
     cells: RecurrentState | None
 
     def reorder(self, rows: Tensor) -> State:
-        """These rows, in this order."""
+        """The state of these rows, in this order."""
         return State(None if self.cells is None else self.cells.reorder(rows))
 
 

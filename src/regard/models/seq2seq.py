@@ -63,7 +63,7 @@ class Seq2SeqConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class Memory:
-    """A source that was read: keys (B, 1, S, D′) as the score has them, values h (B, 1, S, M), lengths (B,) and s_0."""
+    """An encoded source: keys (B, 1, S, D′) as the score has them, values h (B, 1, S, M), lengths (B,) and s_0."""
 
     keys: Tensor
     values: Tensor
@@ -85,7 +85,8 @@ class State:
     origin: Tensor
 
     def reorder(self, rows: Tensor) -> "State":
-        """These rows, in this order. Beams that change places within their sentence leave the memory as it is."""
+        """The state of these rows, in this order. The memory stays as it is if beams only change places within a
+        sentence."""
         origin = self.origin.index_select(0, rows)
         memory = self.memory if torch.equal(origin, self.origin) else self.memory.reorder(rows)
         return State(self.cells.reorder(rows), self.fed.index_select(0, rows), memory, origin)

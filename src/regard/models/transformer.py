@@ -70,7 +70,7 @@ class TransformerConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class Memory:
-    """A source that was read: the encoder's output (B, S, M), and where the source is not padding."""
+    """An encoded source: the encoder's output (B, S, M), and where the source is not padding."""
 
     states: Tensor
     lengths: Tensor
@@ -92,7 +92,8 @@ class State:
     origin: Tensor  # (B,) the sentence that each row answers
 
     def reorder(self, rows: Tensor) -> State:
-        """These rows, in this order. Beams that change places within their sentence leave the memory where it is."""
+        """The state of these rows, in this order. The memory stays as it is if beams only change places within a
+        sentence."""
         caches, origin = [cache.reorder(rows) for cache in self.caches], self.origin.index_select(0, rows)
         if torch.equal(origin, self.origin):
             return State(caches, self.memory, self.lengths, self.padded, origin)

@@ -137,7 +137,7 @@ def _user_cache() -> Path:
 
 
 def _keep(path: Path, files: dict[str, bytes]) -> None:
-    """Write the files beside and move them to their place, unless another process was there first."""
+    """Write the files to a directory beside it and rename that, unless another process has done so first."""
     mine = path.with_name(f"{path.name}.{os.getpid()}")
     durable.write_directory(mine, files)
     try:

@@ -32,7 +32,7 @@ NO_PENALTY = 1e-30  # with 0 itself CTranslate2 would stop at the first answer a
 
 
 def _settings(options: RunOptions) -> dict[str, Any]:
-    """What CTranslate2 is told; the length of an answer counts EOS, and <pad> and <s> are never said."""
+    """The arguments for CTranslate2; the length of an answer counts EOS, and <pad> and <s> are never generated."""
     decoding = options.decoding
     return {
         "beam_size": decoding.beam,
@@ -76,7 +76,8 @@ class Said:
 
 @dataclass(frozen=True)
 class Pending:
-    """A chunk that the workers have: its texts, which of them were asked, their tokens, and the results to come."""
+    """A chunk that the workers translate: its texts, which of them are not empty, their tokens, and the future
+    results."""
 
     texts: list[str]
     asked: list[int]
@@ -86,7 +87,7 @@ class Pending:
 
 
 class CTranslate2Engine:
-    """A model directory, answered by CTranslate2. What it cannot do, `offers.reason_for_torch` tells beforehand."""
+    """A model directory, answered by CTranslate2. `offers.reason_for_torch` says beforehand what it cannot do."""
 
     name = "ctranslate2"
 
@@ -131,7 +132,7 @@ class CTranslate2Engine:
         return Pending(texts, asked, sources, results, engine)
 
     def _translate(self, engine: Any, sources: list[list[str]], options: RunOptions, *, at_most: int) -> list[Any]:
-        """Results to come; no batch has more tokens than `at_most`, or than the budget."""
+        """Future results; no batch has more tokens than `at_most`, or than the budget."""
         prefix = self.tokenizers.target.encode([options.prefix])[0] if options.prefix else []
         start = [self._target[number] for number in prefix]
         return engine.translate_batch(
@@ -163,7 +164,7 @@ class CTranslate2Engine:
         sample = sources[:: max(1, len(sources) // SAMPLE)]
 
         def seconds(candidate: Plan) -> float:
-            """For the sample, when every worker has all of it to do."""
+            """The seconds for the sample, if every worker translates all of it."""
             engine = _open(model, candidate)
             start = time.perf_counter()
             for each in [self._translate(engine, sample, options, at_most=BATCH) for _ in range(candidate.workers)]:

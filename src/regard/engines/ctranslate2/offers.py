@@ -17,7 +17,7 @@ from regard.interchange.expressible import obstacle, reach
 def reason_for_torch(
     model: Mapping[str, Any], decoding: DecodingConfig, *, vocabulary: int, prefix: Sequence[int] = ()
 ) -> str | None:
-    """Why CTranslate2 would not do, as a sentence; None if it gives the same answers.
+    """Why CTranslate2 cannot answer, as a sentence; None if it gives the same answers.
 
     model: the [model] of a recipe; vocabulary: how many tokens the target has; prefix: those answers must begin with.
     """
@@ -42,7 +42,7 @@ def _of_search(decoding: DecodingConfig) -> str | None:
     if decoding.sample:
         return "CTranslate2 draws other random numbers, so a seed would not give the same answers"
     if decoding.min_length and decoding.no_repeat_ngram:
-        return "CTranslate2 goes on where min_length and no_repeat_ngram together leave nothing to say"
+        return "CTranslate2 continues where min_length and no_repeat_ngram together forbid every token"
     return None
 
 

@@ -19,7 +19,7 @@ from regard.errors import RegardError
 
 ComputeType = Literal["float32", "int8", "auto"]
 
-MANY = 512  # lines from which on a measurement pays, being itself that of a few hundred
+MANY = 512  # fewer lines than these do not pay for a measurement, which takes as long as a few hundred
 ROUNDS = 3  # the first also warms up
 NOTE = "plans.json"
 
@@ -59,21 +59,23 @@ def plan(
 
 
 def _quickest(candidates: Sequence[Plan], seconds: Callable[[Plan], float]) -> Plan:
-    """By the best of several rounds in turn, so that a disturbance hits no candidate alone."""
+    """The candidate with the fastest of several rounds; all take turns, so that a disturbance hits no candidate
+    alone."""
     rounds = [[seconds(each) for each in candidates] for _ in range(ROUNDS)]
     times = {each: min(taken) for each, *taken in zip(candidates, *rounds, strict=True)}
     return min(candidates, key=times.__getitem__)
 
 
 def plans(compute_type: ComputeType, cores: int) -> list[Plan]:
-    """What is worth trying. Several threads in one worker are tried in float32 alone: in int8 they stand in line."""
+    """The plans worth trying. Several threads in one worker are tried in float32 alone: in int8 they wait for each
+    other."""
     precisions = ["float32", "int8"] if compute_type == "auto" else [compute_type]
     alone = [Plan(precision, workers=cores, threads=1) for precision in precisions]
     return alone + ([Plan("float32", workers=1, threads=cores)] if cores > 1 and "float32" in precisions else [])
 
 
 def _remembered(directory: Path | None, key: str, candidates: Sequence[Plan]) -> Plan | None:
-    """What was found best before; a note that cannot be read, or names what is no candidate, counts as none."""
+    """The best plan found before; None if the note cannot be read or names a plan that is no candidate."""
     if directory is None:
         return None
     with suppress(TypeError, KeyError):

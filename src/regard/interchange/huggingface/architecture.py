@@ -1,7 +1,7 @@
-"""How one of their architectures is one of ours: the settings of both, and a table of names.
+"""How an architecture of Hugging Face's library corresponds to a kind of regard: settings, and a table of names.
 
 A table says for each tensor in their file which of our parameters it is. It is read from left to right to import and
-from right to left to export, and both copy numbers without touching them.
+from right to left to export, and both copy numbers unchanged.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class Name:
-    """Their tensor, and our parameters: several, where theirs is ours one below the other.
+    """Their tensor, and our parameters: several, where theirs is a stack of ours.
 
-    `transposed` is a matrix that stands the other way round there, `row` a vector that is a matrix of one row there.
+    `transposed` is a matrix that is stored transposed there, `row` a vector that is a matrix of one row there.
     """
 
     theirs: str

