@@ -1,5 +1,6 @@
 #!/bin/sh
-# Draws the pictures of docs/look.md with chromium, from the model of `make demo` and from MiniLM (docs/fine-tune.md).
+# Draws the pictures of docs/look.md with chromium: from the model of `make demo`, from MiniLM (docs/fine-tune.md), and
+# from a translator of the recipe multi30k-en-de, if there is one in runs/multi30k.
 # Run it in the clone: PATH=.venv/bin:$PATH sh docs/images/draw.sh
 set -e
 pages=$(mktemp -d)
@@ -13,7 +14,10 @@ draw() {
     "${CHROMIUM:-chromium}" --headless --no-sandbox --hide-scrollbars --virtual-time-budget=5000 --window-size=1280,800 \
         --screenshot="docs/images/look-$1.png" "file://$pages/$2.html#theme=light&$3" 2> /dev/null
 }
-draw alignment demo "view=alignment"
+if [ -d runs/multi30k ]; then
+    regard look runs/multi30k "a man in a blue shirt is standing on a ladder cleaning a window ." -o "$pages/translator.html"
+    draw alignment translator "view=alignment"
+fi
 draw heads demo "view=heads&query=5"
 draw all demo "view=all"
 draw query demo "view=query&query=5&head=0"

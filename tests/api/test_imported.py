@@ -101,9 +101,9 @@ def test_an_embedder_goes_out_as_sentence_transformers_keeps_it(tmp_path: Path, 
 
 
 def test_a_directory_that_is_there_is_not_written_over(there: Path):
-    with pytest.raises(RegardError, match="is there already and not empty"):
+    with pytest.raises(RegardError, match="exists and is not empty"):
         import_model(there / "theirs", there / "ours")
-    with pytest.raises(RegardError, match="is there already and not empty"):
+    with pytest.raises(RegardError, match="exists and is not empty"):
         export_model(there / "ours", there / "theirs")
 
 
@@ -116,7 +116,7 @@ def test_a_model_without_a_tokenizer_is_refused(tmp_path: Path):
 
 def test_what_was_learned_elsewhere_is_judged_by_pairs_that_are_given(there: Path):
     model = regard.load(there / "ours")
-    with pytest.raises(RegardError, match="names no data to judge it by"):
+    with pytest.raises(RegardError, match="names no data to score it on"):
         model.evaluate()
     (there / "pairs.tsv").write_text("the cat\tthe cat\na dog\ta dog\n", encoding="utf-8")
     assert model.evaluate(there / "pairs.tsv")["mrr"].value == 100

@@ -413,7 +413,7 @@ def test_a_model_is_imported_run_and_exported(call, tmp_path):
     assert call("export", tmp_path / "ours", tmp_path / "back", "--to", "huggingface").code == 0
     assert (tmp_path / "back" / "config.json").exists()
     assert_told(call("run", tmp_path / "ours", "a", "--beam", "3"), "answers with vectors", "--beam")
-    assert_told(call("evaluate", tmp_path / "ours"), "names no data to judge it by")
+    assert_told(call("evaluate", tmp_path / "ours"), "names no data to score it on")
     assert_told(call("import", tmp_path / "none", "-o", tmp_path / "x"), "neither a directory nor an installed package")
 
 

@@ -124,7 +124,7 @@ def test_export_writes_a_directory_without_torch(model, tmp_path):
     }
     again = call("export", model, tmp_path / "out", "--to", "ctranslate2")
     assert (again.returncode, again.stderr.count("\n")) == (2, 1)
-    assert "is there already and not empty" in again.stderr
+    assert "exists and is not empty" in again.stderr
 
 
 def test_what_cannot_be_exported_is_told_on_one_line(tmp_path):

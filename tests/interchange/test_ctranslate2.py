@@ -121,9 +121,9 @@ def test_nothing_is_written_over(tmp_path):
     directory = write_model(tmp_path / "model")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("precious")
-    with pytest.raises(RegardError, match="full is there already and not empty"):
+    with pytest.raises(RegardError, match="full exists and is not empty"):
         interchange.export(directory, tmp_path / "full")
-    with pytest.raises(RegardError, match="mine is there already"):
+    with pytest.raises(RegardError, match="mine exists and is not empty"):
         interchange.export(directory, tmp_path / "full" / "mine")
     assert (tmp_path / "full" / "mine").read_text() == "precious"
     (tmp_path / "empty").mkdir()

@@ -269,7 +269,7 @@ def test_an_export_that_fails_leaves_nothing_and_succeeds_when_it_is_tried_again
     names = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
     written = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     assert names == {*written, "inside/more.json"}
-    with pytest.raises(RegardError, match="is there already and not empty"):
+    with pytest.raises(RegardError, match="exists and is not empty"):
         export()
 
 

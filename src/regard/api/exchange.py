@@ -77,7 +77,7 @@ def export_model(directory: str | Path, out: str | Path) -> None:
 
 def _new(out: Path) -> Path:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RegardError(f"{out} is there already and not empty; name a directory that is not there yet")
+        raise RegardError(f"{out} exists and is not empty; name a directory that does not exist yet")
     return out
 
 

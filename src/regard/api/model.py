@@ -173,5 +173,5 @@ def examples_of(recipe: Complete, path: Path) -> object:
         if entry:
             return kind.read(entry, table, key=key)
     if not table.train:
-        raise RegardError(f"{path} was learned elsewhere and names no data to judge it by; give some: --data")
+        raise RegardError(f"{path} was trained elsewhere and names no data to score it on; name a file with --data")
     return kind.open(setting(recipe), None).valid

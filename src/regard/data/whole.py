@@ -1,4 +1,4 @@
-"""A whole file that may be damaged, or written by somebody else, read within bounds."""
+"""Reading whole files that may be damaged or come from others, with a limit on their size."""
 
 from __future__ import annotations
 

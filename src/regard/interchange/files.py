@@ -1,4 +1,4 @@
-"""Files that somebody else wrote: read with bounds, and quoted in errors with bounds."""
+"""Files of other programs: their size is limited, and so is what errors quote of them."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ def require_new(out: Path) -> Path:
     except OSError as error:
         raise RegardError(f"{out} cannot be used ({cut(error.strerror)}); choose another directory") from None
     if taken:
-        raise RegardError(f"{out} is there already and not empty; name a directory that is not there yet")
+        raise RegardError(f"{out} exists and is not empty; name a directory that does not exist yet")
     return out.resolve()

@@ -86,8 +86,8 @@ class RunOptions:
     prefix: str | None = None  # how every answer must begin
     stop: tuple[str, ...] = ()  # a text that is being written ends before the first of these
     alignment: bool = False  # whether the source word that each word looked at is wanted
-    scores: bool = False  # whether somebody reads the scores, which cost a second pass in CTranslate2
-    tokens: bool = False  # whether somebody reads the tokens
+    scores: bool = False  # whether scores are wanted; they cost a second pass in CTranslate2
+    tokens: bool = False  # whether the tokens are wanted
 
     @classmethod
     def of(cls, stored: object, given: Mapping[str, JsonValue], *, as_json: bool = False) -> Self:
@@ -207,14 +207,14 @@ class Setting(Generic[DataT]):
 
 
 class Tell(Protocol):
-    """Says how far something is; a milestone is told even where there is no terminal."""
+    """Reports progress; a milestone is printed even if there is no terminal."""
 
     def __call__(self, text: str, *, milestone: bool = False) -> None: ...
 
 
 @dataclass(frozen=True)
 class Work:
-    """Where data is prepared, for which process, and who is told how far it is."""
+    """Where data is prepared, for which process, and what receives reports of progress."""
 
     folder: Path
     tell: Tell

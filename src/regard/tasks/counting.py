@@ -1,7 +1,7 @@
-"""How many of a task's inputs are done, for whoever shows it.
+"""The progress of a task: how many of its inputs are done.
 
-A task that goes through many inputs takes a `counter` and tells it how many more are done. Inside `counted_by`, the
-counts reach the one who shows them; outside, they go nowhere.
+A task that processes many inputs reports to a `counter` how many more are done. Inside `counted_by`, a callback
+receives the counts, for example to move a bar; outside, they are ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _told: ContextVar[Told | None] = ContextVar("told", default=None)
 
 @contextmanager
 def counted_by(told: Told | None) -> Iterator[None]:
-    """Counts that begin while the `with` lasts are told to `told`; with None, to nobody."""
+    """`told` receives the counts of counters that are made while the `with` lasts; with None, they are ignored."""
     token = _told.set(told)
     try:
         yield
@@ -26,7 +26,7 @@ def counted_by(told: Told | None) -> Iterator[None]:
 
 
 def counter(total: int) -> Callable[[int], None]:
-    """A function that is told how many more of `total` inputs are done, from any thread."""
+    """A function to call, from any thread, with how many more of `total` inputs are done."""
     told, done, lock = _told.get(), 0, Lock()
 
     def more(count: int) -> None:

@@ -86,7 +86,7 @@ StateT = TypeVar("StateT")
 
 @runtime_checkable
 class Carries(Protocol[StateT]):
-    """A causal model that goes on from one block of a text to the next: the module of a config with `carries`."""
+    """A causal model that carries state from one block of a text to the next: the module of a config with `carries`."""
 
     def read(self, tokens: Tensor, state: StateT | None) -> tuple[Tensor, StateT]:
         """tokens (B, T), after the state that the tokens before them left → h (B, T, M), and the state after them."""

@@ -1,8 +1,8 @@
 """Knowledge distillation by sequence: the targets to learn are what a larger model answers (Kim 2016).
 
 The teacher answers every source of the training data, by its own beam, in a process of its own (`regard run`, so in
-whichever runtime is fastest). Its answers are kept beside the model in parts, each written whole, so that a run that
-was stopped goes on with the next part.
+whichever runtime is fastest). Its answers are kept beside the model in parts, each written whole, so that an
+interrupted run resumes with the next part.
 """
 
 from __future__ import annotations
