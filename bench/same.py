@@ -46,9 +46,14 @@ from regard.errors import RegardError
 # intended differences: a pattern of "case/column/place", such as "*/scores/signatures.bleu", and the reason
 KNOWN: dict[str, str] = {
     "*/scores/flops": "products that are added in place are counted",
+    "*/scores/kept": "the report names the steps that the weights are from",
+    "tag*/files/recipe.toml.data.words": "recipes of tag say how a text is cut into words",
+    "tag*/files/recipe.toml.data.entities": "recipes of tag say whether answers are words or whole entities",
     "*/record/*statistics.heads*": "heads are compared in one computation, which rounds otherwise (below 1e-6)",
     "*/record/*statistics.similarity*": "heads are compared in one computation, which rounds otherwise (below 1e-6)",
     "*/record/*sides.source.border": "records of pairs say where the second text begins",
+    "answer-impossible/record/terminal*": "a look says that a passage is read in parts, and how much of it is shown",
+    "answer-impossible/record/*notes*": "a look says that a passage is read in parts, and how much of it is shown",
     "write-*/record/terminal*": "rows of causal maps name the token that looks and the token that is predicted",
     "classify-bert/losses/validations*.loss": "the validation loss is computed without label smoothing for every task",
 }

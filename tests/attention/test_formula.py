@@ -236,3 +236,17 @@ def test_what_does_not_fit_is_refused_with_a_sentence(case: str) -> None:
     with pytest.raises(RegardError) as error:
         run()
     assert part in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("pattern", [All(), Causal(), Padding(torch.tensor([1, 1]))], ids=["all", "causal", "padding"])
+@pytest.mark.parametrize("part", [0, 1, 2], ids=["query", "key", "value"])
+@pytest.mark.parametrize("length", [1, 2, 7, 15, 16, 70])
+@pytest.mark.parametrize("one_query", [True, False])
+def test_nan_is_never_hidden(dtype: torch.dtype, pattern: Pattern, part: int, length: int, one_query: bool) -> None:
+    """A query with a NaN, or one that may look at a key or a value with one, gives NaN."""
+    inputs = [torch.randn(2, 2, size, 8).to(dtype) for size in (1 if one_query else length, length, length)]
+    inputs[part].fill_(torch.nan)
+    if one_query and isinstance(pattern, Causal):
+        pattern = pattern.shift(length - 1)
+    assert attend(*inputs, pattern=pattern).isnan().all()

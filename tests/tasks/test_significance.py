@@ -44,3 +44,9 @@ def test_a_lexicon_is_compared_by_its_own_scores() -> None:
         "word_error": {"first": 100, "second": 100, "p": 1},
         "symbol_error": {"first": 50, "second": 50, "p": 1},
     }
+
+
+def test_p_is_never_zero() -> None:
+    """The data itself counts as one of the samples."""
+    found = compare_lexicons(["A"] * 50, ["B"] * 50, [["A"]] * 50, samples=99)
+    assert found["word_error"] == {"first": 0, "second": 100, "p": 0.01}

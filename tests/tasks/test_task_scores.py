@@ -39,6 +39,12 @@ def test_error_rates_take_the_nearest_reference():
     assert found["symbol_error"].value == pytest.approx(100 * (0 + 1 + 2) / (3 + 3 + 4))
 
 
+def test_the_nearest_reference_is_the_one_with_the_lowest_error_rate():
+    """Four edits of eight symbols are a lower rate than three edits of one."""
+    found = lexicon_scores(["A B C D"], [["A", "A B C D E F G H"]])
+    assert found["symbol_error"].value == pytest.approx(50)
+
+
 def test_edit_distance_of_textbook_pairs():
     assert edit_distance("kitten", "sitting") == 3
     assert edit_distance("", "abc") == 3

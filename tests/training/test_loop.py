@@ -92,6 +92,14 @@ def test_a_budget_of_time_ends_the_run_cleanly():
     assert "minutes are over" in run.ending()
 
 
+def test_a_budget_of_time_is_in_minutes():
+    run = toy(steps=1000, minutes=0.5)
+    run.seconds = 29.9
+    assert not run.ending()
+    run.seconds = 30.0
+    assert run.ending() == "the 0.5 minutes are over"
+
+
 def test_no_batch_at_all_is_said():
     class Nothing:
         def stream(self, **_):

@@ -23,7 +23,7 @@ from torch import Tensor
 from regard.attention.patterns import All, Causal, Pattern, Shifted
 from regard.attention.recorder import deliver, watched_head, watching
 from regard.attention.scores import Score
-from regard.attention.short import FEW_KEYS, attend_short
+from regard.attention.short import FEW_KEYS, REGISTER, attend_short
 
 # A bias is added to the scores: a tensor that broadcasts to (B, H, Q, K), or a function of positions,
 # (query (B, H, *rows, D), i (*rows, 1), j broadcastable to (*rows, columns)) → broadcastable to (B, H, *rows, columns).
@@ -36,7 +36,8 @@ def dense(query: Tensor, key: Tensor, value: Tensor, *, score: Score, pattern: P
     if bias is not None and not isinstance(bias, Tensor):
         i = torch.arange(queries, device=device).unsqueeze(1)
         bias = bias(query, i, torch.arange(keys, device=device).unsqueeze(0))
-    if isinstance(pattern, Causal) and bias is None and score.dot and not watching() and not _few(query, key):
+    plain = isinstance(pattern, Causal) and bias is None and score.dot and not watching()
+    if plain and not _few(query, key) and not _hides_nan(query, key):
         grouped = _grouped(query, key)
         return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=1.0, enable_gqa=grouped)
     allowed = None if _sees_all(pattern, keys) else pattern.dense(queries, keys, device=device)
@@ -202,6 +203,8 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, bi
         if mask is not None and mask.dtype == torch.bool:
             mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
         return attend_short(query, key, value, mask)
+    if mask is None and _hides_nan(query, key):
+        mask = query.new_zeros(1, key.shape[2])
     if mask is not None:
         mask = mask[(None,) * (4 - mask.dim())]  # torch does not fuse masks of three dimensions
     grouped = _grouped(query, key)
@@ -314,6 +317,15 @@ def _few(query: Tensor, key: Tensor) -> bool:
     """Whether `attend_short` is faster than torch's fused attention."""
     here = query.device.type == "cpu" and query.dtype == torch.float32 and not _grouped(query, key)
     return here and query.shape[2] > 1 and key.shape[2] <= FEW_KEYS
+
+
+def _hides_nan(query: Tensor, key: Tensor) -> bool:
+    """Whether torch's fused attention would give zeros for a query whose scores are all NaN.
+
+    On a CPU, with fewer keys than a register has numbers and no mask, it takes such a row for one without keys. A mask
+    of zeros changes nothing else.
+    """
+    return query.device.type == "cpu" and 0 < key.shape[2] < REGISTER
 
 
 def _ungrouped(query: Tensor, x: Tensor) -> Tensor:
