@@ -13,7 +13,7 @@ B batch   H heads   Q queries   K keys   D width of a head   M width of the mode
 """
 
 from regard.attention import patterns, positions, scores
-from regard.attention.cache import Cache
+from regard.attention.cache import Cache, Past
 from regard.attention.formula import attend, attend_projected, reference
 from regard.attention.heads import MultiHead
 from regard.attention.recorder import Recorder, deliver, recording, watching
@@ -21,6 +21,7 @@ from regard.attention.recorder import Recorder, deliver, recording, watching
 __all__ = [
     "Cache",
     "MultiHead",
+    "Past",
     "Recorder",
     "attend",
     "attend_projected",

@@ -5,7 +5,7 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from regard.attention.cache import Cache, Projected
+from regard.attention.cache import CAPACITY, Past, Projected
 from regard.attention.heads import MultiHead
 from regard.attention.patterns import Pattern
 from regard.errors import RegardError
@@ -53,7 +53,7 @@ class Block(nn.Module):
         pattern: Pattern | None = None,
         memory: Tensor | Projected | None = None,
         memory_pattern: Pattern | None = None,
-        cache: Cache | None = None,
+        cache: Past | None = None,
     ) -> Tensor:
         """`pattern`: where x may look in x; `memory_pattern`: where in memory; `cache`: the positions before x."""
         if (memory is None) != (self.cross is None):
@@ -95,7 +95,7 @@ class Stack(nn.Module):
         pattern: Pattern | None = None,
         memory: Tensor | Sequence[Projected] | None = None,
         memory_pattern: Pattern | None = None,
-        caches: Sequence[Cache] | None = None,
+        caches: Sequence[Past] | None = None,
     ) -> Tensor:
         """As for a block, with a cache for each; `memory` is one tensor for all, or the result of `remember`."""
         nothing = [None] * len(self.blocks)
@@ -107,3 +107,7 @@ class Stack(nn.Module):
     def remember(self, memory: Tensor) -> list[Projected]:
         """Keys and values of a memory (B, K, M) for each block, for steps that look at it again and again."""
         return [cast(MultiHead, block.cross).remember(memory) for block in self.blocks]
+
+    def past(self, capacity: int = CAPACITY) -> list[Past]:
+        """An empty cache for each block, with room for `capacity` positions to begin with."""
+        return [cast(MultiHead, block.attention).past(capacity) for block in self.blocks]

@@ -89,9 +89,10 @@ def from_config(
 def build(kind: str, *, vocabulary: int = 8000, target_vocabulary: int | None = None, **settings: Any) -> nn.Module:
     """Any system by name, with the settings of its config class: `build("transformer", layers=4, width=128)`."""
     config = config_class(kind)
+    known = [field.alias or name for name, field in config.model_fields.items()]
     for name in settings:
-        if name not in config.model_fields:
-            raise unknown_name(f"models.build(kind={kind!r}): setting", name, config.model_fields)
+        if name not in known:
+            raise unknown_name(f"models.build(kind={kind!r}): setting", name, known)
     try:
         made = config(**settings)
     except ValueError as error:

@@ -6,7 +6,7 @@
 
 | score | may look at | position | around it |
 |---|---|---|---|
-| scaled dot | padding | learned | post-norm |
+| scaled dot | padding; less with `attention` | learned | post-norm |
 
 DistilBERT (Sanh 2019) has no segments, no pooler and half the layers; RoBERTa (Liu 2019) has one segment, no next
 sentence, and counts positions from 2. A text begins with BOS, which is [CLS]; each segment ends with EOS, which is
@@ -17,13 +17,13 @@ B batch  L length  M width  V vocabulary
 
 from __future__ import annotations
 
+from itertools import count
 from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from regard.attention import MultiHead
 from regard.attention.patterns import Padding
 from regard.attention.positions import Learned
 from regard.errors import RegardError
@@ -37,9 +37,10 @@ from regard.layers.padding import row_lengths
 from regard.layers.wiring import PostNorm
 from regard.models.body import Body
 from regard.models.facts import BodyConfig, Pooling, Use
+from regard.models.long import LongAttention
 
 
-class BertConfig(BodyConfig):
+class BertConfig(LongAttention, BodyConfig):
     kind: Literal["bert"] = "bert"
     layers: PositiveInt = 12
     width: PositiveInt = 768
@@ -102,7 +103,7 @@ class Bert(Body):
 
     def __init__(self, config: BertConfig, *, vocabulary: int) -> None:
         super().__init__()
-        width, wiring = config.width, PostNorm()
+        width, wiring, layers = config.width, PostNorm(), count()
         self.special, self.width, self.layers = config.special, width, config.layers
         self.offset = config.offset
         self.pooler_activation = config.pooler_activation
@@ -110,7 +111,14 @@ class Bert(Body):
         def block() -> Block:
             hidden = config.hidden or 4 * width
             return Block(
-                attention=MultiHead(width, heads=config.heads),
+                attention=config.heads_of(
+                    config.attention,
+                    width,
+                    heads=config.heads,
+                    causal=False,
+                    layer=next(layers),
+                    maximum=config.maximum,
+                ),
                 feed_forward=FeedForward(width, hidden=hidden, activation=config.activation),
                 wiring=wiring,
                 width=width,
