@@ -2,12 +2,12 @@
 
     x_0 = E[u] + P        x_l = block_l(x_{l−1})        P(u_{t+1} | u_≤t) = softmax(norm(x_L) Eᵀ)
 
-Radford 2018; wired as in GPT-2: norm first and one more at the end. Maps that add to the residual start with weights
-divided by √2L.
+Radford 2018; wired as in GPT-2 unless `wiring` is given: norm first and one more at the end. Maps that add to the
+residual then start with weights divided by √2L.
 
 | score | may look at | position | around it |
 |---|---|---|---|
-| scaled dot | causal; less with `attention` | `position` | pre-norm |
+| scaled dot | causal; less with `attention` | `position` | `wiring` |
 
 B batch  T length  S length of the prompt  M width  V vocabulary
 """
@@ -29,17 +29,19 @@ from regard.attention.patterns import Delay
 from regard.kernels.linear import Linear
 from regard.layers.blocks import Block, Stack
 from regard.layers.embedding import Embedding, tied_output
-from regard.layers.feed_forward import Activation, FeedForward
+from regard.layers.feed_forward import Activation
 from regard.layers.initial import start_normal
 from regard.layers.steps import Steps, can_step, steps_after, steps_of
-from regard.layers.wiring import NormName, PreNorm
+from regard.layers.wiring import NormName, WiringName
+from regard.layers.wiring import build as build_wiring
 from regard.models.body import Body
 from regard.models.facts import BodyConfig, Pooling
+from regard.models.feeding import Feeding
 from regard.models.long import LongAttention
 from regard.models.prompt import Prompt
 
 
-class GPTConfig(LongAttention, BodyConfig):
+class GPTConfig(LongAttention, Feeding, BodyConfig):
     kind: Literal["gpt"] = "gpt"
     layers: PositiveInt = 12
     width: PositiveInt = 768
@@ -49,6 +51,7 @@ class GPTConfig(LongAttention, BodyConfig):
     position: Literal["none", "sinusoidal", "learned", "rotary", "alibi"] = "learned"
     maximum: PositiveInt = 1024  # how many learned positions
     activation: Activation = "gelu_tanh"
+    wiring: WiringName = "pre_norm"
     norm: NormName = "layer"
     epsilon: PositiveFloat = 1e-5  # of the norms
     bias: bool = True  # of the linear maps
@@ -88,7 +91,7 @@ class GPT(Body):
 
     def __init__(self, config: GPTConfig, *, vocabulary: int) -> None:
         super().__init__()
-        width, wiring, layers = config.width, PreNorm(), count()
+        width, wiring, layers = config.width, build_wiring(config.wiring, layers=config.layers), count()
         self.special, self.width, self.layers = config.special, width, config.layers
 
         def position(*, inside: bool) -> positions.Position:
@@ -109,7 +112,7 @@ class GPT(Body):
                     position=position(inside=True),
                     bias=config.bias,
                 ),
-                feed_forward=FeedForward(
+                feed_forward=config.feed_forward(
                     width, hidden=config.hidden or 4 * width, activation=config.activation, bias=config.bias
                 ),
                 wiring=wiring,
@@ -130,10 +133,12 @@ class GPT(Body):
         self.body = Stack(config.layers, block, wiring=wiring, width=width, norm=config.norm, epsilon=config.epsilon)
         self.output = tied_output(self.embedding) if config.tied else Linear(width, vocabulary, bias=False)
         start_normal(self)
-        with torch.no_grad():
-            for name, parameter in self.body.named_parameters():
-                if name.endswith(("attention.output.weight", "feed_forward.outer.weight")):
-                    parameter.div_(math.sqrt(2 * config.layers))
+        wiring.initialise(self.body)
+        if config.wiring == "pre_norm":
+            with torch.no_grad():
+                for name, parameter in self.body.named_parameters():
+                    if name.endswith(("attention.output.weight", ".outer.weight")):
+                        parameter.div_(math.sqrt(2 * config.layers))
 
     def looks(self, path: str) -> tuple[str, str]:
         """Which side the attention at `path` looks from, and at which."""

@@ -27,18 +27,19 @@ from regard.attention.patterns import Padding, Pattern
 from regard.kernels.linear import Linear
 from regard.layers.blocks import Block, Stack
 from regard.layers.embedding import Embedding, tied_output
-from regard.layers.feed_forward import Activation, FeedForward
+from regard.layers.feed_forward import Activation
 from regard.layers.padding import row_lengths
 from regard.layers.steps import Steps, steps_of
 from regard.layers.wiring import Wiring, WiringName, build_pair
 from regard.models.facts import ModelConfig
+from regard.models.feeding import Feeding
 from regard.models.long import AttentionName, CausalName, LongAttention
 from regard.special import OWN, Special
 
 PositionName = Literal["none", "sinusoidal", "sinusoidal_halves", "learned", "shaw", "rotary", "alibi"]
 
 
-class TransformerConfig(LongAttention, ModelConfig):
+class TransformerConfig(LongAttention, Feeding, ModelConfig):
     kind: Literal["transformer"] = "transformer"
     layers: PositiveInt = 6  # in the encoder, and in the decoder, unless one of the next two is given
     encoder_layers: PositiveInt | None = None
@@ -157,7 +158,7 @@ class Transformer(nn.Module):
                     position=position,
                 ),
                 cross=MultiHead(config.width, heads=heads) if cross else None,
-                feed_forward=FeedForward(config.width, hidden=hidden, activation=config.activation),
+                feed_forward=config.feed_forward(config.width, hidden=hidden, activation=config.activation),
                 wiring=wiring,
                 width=config.width,
                 dropout=config.dropout,

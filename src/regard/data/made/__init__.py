@@ -1,8 +1,8 @@
 """Examples made by a rule, so that a recipe needs no file: `data.train = "listops:train"`.
 
-Settings follow as in a web address, "listops:train?examples=20000&longest=512"; a wrong one is refused by name. The same
-name always gives the same examples. An example belongs to one part (train, valid or test) by a hash of its text, so that
-no part holds an example of another.
+Settings follow as in a web address, "listops:train?examples=20000&longest=512"; a wrong one is refused by name. The
+same name always gives the same examples. An example belongs to one part (train, valid or test) by a hash of its text,
+so that no part holds an example of another.
 
 listops      nested operations on digits, and their value
 algorithms   copy, reverse and addition of digits

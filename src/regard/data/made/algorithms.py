@@ -29,6 +29,10 @@ class Digits(BaseModel):
             raise RegardError(f"shortest = {self.shortest} is more than longest = {self.longest}")
         return self
 
+    def draw(self, random: Random) -> tuple[str, str]:
+        """One example: an input and its output."""
+        raise NotImplementedError
+
     def _digits(self, random: Random, length: int) -> str:
         return "".join(random.choices("0123456789", k=length))
 

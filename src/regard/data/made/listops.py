@@ -8,6 +8,7 @@ without them the value cannot be known.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from statistics import median
 from typing import Self
@@ -20,7 +21,7 @@ FEWEST = 4  # tokens of the shortest list: [MAX 1 2 ]
 
 Tree = int | tuple[str, list["Tree"]]
 
-VALUES = {
+VALUES: dict[str, Callable[[list[int]], int]] = {
     "MIN": min,
     "MAX": max,
     "MED": lambda values: int(median(values)),
