@@ -47,7 +47,8 @@ class Experts(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        probability = self.gate(x).float().softmax(-1)  # (…, E)
+        logits = self.gate(x)
+        probability = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))  # (…, E)
         share, chosen = probability.topk(self.used, dim=-1)  # (…, k)
         share = share / share.sum(-1, keepdim=True)
         if penalised():
