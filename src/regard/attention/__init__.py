@@ -16,7 +16,7 @@ from regard.attention import patterns, positions, scores
 from regard.attention.cache import Cache, Past
 from regard.attention.formula import attend, attend_projected, reference
 from regard.attention.heads import MultiHead
-from regard.attention.recorder import Recorder, deliver, recording, watching
+from regard.attention.recorder import Recorder, deliver, recording, turn, watching
 
 __all__ = [
     "Cache",
@@ -31,5 +31,6 @@ __all__ = [
     "recording",
     "reference",
     "scores",
+    "turn",
     "watching",
 ]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from regard.attention.recorder import deliver, watching
 from regard.errors import RegardError
 from regard.kernels.linear import Linear
 from regard.layers.feed_forward import Activation, FeedForward
@@ -51,6 +52,9 @@ class Experts(nn.Module):
         probability = logits.softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))  # (…, E)
         share, chosen = probability.topk(self.used, dim=-1)  # (…, k)
         share = share / share.sum(-1, keepdim=True)
+        if watching():
+            shares = torch.zeros_like(probability).scatter(-1, chosen, share)
+            deliver(shares.view(-1, 1, *shares.shape[-2:]), columns="expert")  # (B, 1, L, E)
         if penalised():
             penalise(self._imbalance(probability, chosen))
         flat, weight, expert = x.flatten(0, -2), share.to(x.dtype).flatten(0, -2), chosen.flatten(0, -2)
