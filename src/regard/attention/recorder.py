@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -29,6 +29,7 @@ class Recorder(Mapping[str, Tensor]):
         self._calls: dict[str, list[Tensor]] = {}
         self._vectors: dict[str, list[Vectors]] = {}
         self._columns: dict[str, str] = {}
+        self._modules: dict[str, str] = {}
         self._running: list[str] = []
 
     def __getitem__(self, path: str) -> Tensor:
@@ -66,11 +67,16 @@ class Recorder(Mapping[str, Tensor]):
         """What the columns at `path` are, as told to `deliver`; "" for the positions that are looked at."""
         return self._columns.get(path, "")
 
+    def module(self, path: str) -> str:
+        """The path of the module that delivered what is kept at `path`: a part of it, or one of its turns."""
+        return self._modules[path]
+
     def clear(self) -> None:
         """Forget what was delivered and go on recording."""
         self._calls.clear()
         self._vectors.clear()
         self._columns.clear()
+        self._modules.clear()
 
     @property
     def running(self) -> str:
@@ -90,6 +96,7 @@ class Recorder(Mapping[str, Tensor]):
                 return
             weights = weights.narrow_copy(1, self.head, 1)
         self._calls.setdefault(self._path(part), []).append(weights.detach())
+        self._modules[self._path(part)] = self.running
         if columns:
             self._columns[self._path(part)] = columns
         if vectors is not None:
@@ -99,8 +106,10 @@ class Recorder(Mapping[str, Tensor]):
             self._vectors.setdefault(self._path(part), []).append((query[:, chosen], key[:, chosen]))
 
     def _path(self, part: str) -> str:
-        time = _turn.get()
-        return ".".join(filter(None, (self.running, part, "" if time is None else str(time))))
+        path, turn = self.running, _turn.get()
+        if turn is not None and path.startswith(turn.path):
+            path = f"{turn.path}.{turn.number}{path[len(turn.path) :]}"
+        return f"{path}.{part}".strip(".") if part else path
 
     def enter(self, module: nn.Module, *_: Any) -> None:
         """Forward pre-hook: `module` begins to run."""
@@ -115,7 +124,14 @@ class Recorder(Mapping[str, Tensor]):
 
 Vectors = tuple[Tensor, Tensor]
 _active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
-_turn: ContextVar[int | None] = ContextVar("turn", default=None)
+
+
+class _Turn(NamedTuple):
+    path: str
+    number: int
+
+
+_turn: ContextVar[_Turn | None] = ContextVar("turn", default=None)
 
 
 @contextmanager
@@ -143,8 +159,10 @@ def recording(model: nn.Module, *, only: str = "*", head: int | None = None) -> 
 
 @contextmanager
 def turn(number: int) -> Iterator[None]:
-    """While a block that is applied again and again runs for the time `number`: its path ends with that number."""
-    token = _turn.set(number)
+    """For a module that applies the same block again and again, around each time: what is recorded meanwhile has the
+    number in its path, right after the path of that module."""
+    recorder = _active.get()
+    token = _turn.set(None if recorder is None else _Turn(recorder.running, number))
     try:
         yield
     finally:

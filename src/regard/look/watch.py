@@ -45,7 +45,7 @@ def maps_of(module: nn.Module, seen: Recorder, sight: Sight, *, head: int | None
         # a decoder that goes step by step delivers row by row
         weights = torch.cat([each.to_dense() if each.is_sparse else each for each in seen.calls(path)], 2)
         weights = weights.flip(2, 3) if sight.reads_backwards(path) else weights
-        gates = isinstance(module.get_submodule(path.rpartition(".")[0]), nn.RNNBase)
+        gates = isinstance(module.get_submodule(seen.module(path)), nn.RNNBase)
         maps.append(
             Map(
                 name=path,

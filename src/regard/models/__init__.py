@@ -42,6 +42,26 @@ KINDS = {
     "transformer": Kind(
         "regard.models.transformer", "TransformerConfig", "Transformer", "encoder-decoder made of attention alone"
     ),
+    "universal": Kind(
+        "regard.models.universal",
+        "UniversalConfig",
+        "UniversalTransformer",
+        "encoder-decoder of one block each, applied until every position has pondered enough",
+    ),
+    "universal_encoder": Kind(
+        "regard.models.universal",
+        "UniversalEncoderConfig",
+        "UniversalEncoder",
+        "encoder of one block, applied again and again",
+        "encoder",
+    ),
+    "universal_decoder": Kind(
+        "regard.models.universal",
+        "UniversalDecoderConfig",
+        "UniversalDecoder",
+        "causal language model of one block, applied again and again",
+        "causal",
+    ),
     "rnn": Kind("regard.models.rnn", "RNNConfig", "RNN", "recurrent causal language model", "causal"),
     "gpt": Kind("regard.models.gpt", "GPTConfig", "GPT", "causal language model made of attention alone", "causal"),
     "bert": Kind("regard.models.bert", "BertConfig", "Bert", "encoder that reads a text from both sides", "encoder"),

@@ -28,7 +28,7 @@ from regard.attention.patterns import Padding
 from regard.attention.positions import Learned
 from regard.errors import RegardError
 from regard.kernels.linear import Linear
-from regard.layers.blocks import Block, Stack
+from regard.layers.blocks import Block, Layers, Stack
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.feed_forward import bend
@@ -134,7 +134,7 @@ class Bert(Body):
         self.segments = nn.Embedding(config.segments, width) if config.segments else None
         self.norm = nn.LayerNorm(width, eps=config.epsilon)
         self.dropout = Dropout(config.dropout)
-        self.body = Stack(config.layers, block, wiring=wiring, width=width, epsilon=config.epsilon)
+        self.body: Layers = Stack(config.layers, block, wiring=wiring, width=width, epsilon=config.epsilon)
         self.pooler = Linear(width, width) if config.pooler else None
         self.transform = Transform(config) if config.masked_words else None
         self.output = tied_output(self.embedding, bias=True) if config.masked_words else None

@@ -27,7 +27,7 @@ from regard.attention import Cache, Past, positions
 from regard.attention.cache import CAPACITY
 from regard.attention.patterns import Delay
 from regard.kernels.linear import Linear
-from regard.layers.blocks import Block, Stack
+from regard.layers.blocks import Block, Layers, Stack
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.feed_forward import Activation
 from regard.layers.initial import start_normal
@@ -130,7 +130,9 @@ class GPT(Body):
             scale=False,
             padding=config.special.pad,
         )
-        self.body = Stack(config.layers, block, wiring=wiring, width=width, norm=config.norm, epsilon=config.epsilon)
+        self.body: Layers = Stack(
+            config.layers, block, wiring=wiring, width=width, norm=config.norm, epsilon=config.epsilon
+        )
         self.output = tied_output(self.embedding) if config.tied else Linear(width, vocabulary, bias=False)
         start_normal(self)
         wiring.initialise(self.body)

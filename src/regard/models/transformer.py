@@ -25,7 +25,7 @@ from regard.attention import MultiHead, positions
 from regard.attention.cache import Past, Projected
 from regard.attention.patterns import Padding, Pattern
 from regard.kernels.linear import Linear
-from regard.layers.blocks import Block, Stack
+from regard.layers.blocks import Block, Layers, Stack
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.feed_forward import Activation
 from regard.layers.padding import row_lengths
@@ -118,8 +118,8 @@ class Transformer(nn.Module):
         self.target = self.source if shared else self._embedding(config, target_vocabulary or vocabulary)
         depths = config.encoder_layers or config.layers, config.decoder_layers or config.layers
         wirings = build_pair(config.wiring, encoder_layers=depths[0], decoder_layers=depths[1])
-        self.encoder = self._stack(config, depths[0], wirings[0], form=config.attention, cross=False)
-        self.decoder = self._stack(config, depths[1], wirings[1], form=config.decoder_attention, cross=True)
+        self.encoder: Layers = self._stack(config, depths[0], wirings[0], form=config.attention, cross=False)
+        self.decoder: Layers = self._stack(config, depths[1], wirings[1], form=config.decoder_attention, cross=True)
         if config.tied:
             self.output = tied_output(self.target, bias=config.output_bias)
         else:
