@@ -32,7 +32,7 @@ from regard.special import OWN, Special
 class Turns(BaseModel):
     """The keys that all three have."""
 
-    steps: PositiveInt = 6  # how often a block is applied, at most
+    layers: PositiveInt = 6  # how often a block is applied, at most
     width: PositiveInt = 512
     heads: PositiveInt = 8
     hidden: PositiveInt = 2048  # width of the feed-forward layer
@@ -48,7 +48,7 @@ class Turns(BaseModel):
         assert isinstance(layers, Stack)
         return Universal(
             cast(Block, layers.blocks[0]),
-            steps=self.steps,
+            steps=self.layers,
             width=self.width,
             final=layers.final,
             halting=self.halting,
@@ -89,20 +89,16 @@ class UniversalTransformer(Transformer):
         )
         super().__init__(plain, vocabulary=vocabulary, target_vocabulary=target_vocabulary)
         self.encoder, self.decoder = config.repeated(self.encoder), config.repeated(self.decoder)
-        self.alignment = f"decoder.{config.steps - 1}.block.cross"
+        self.alignment = f"decoder.{config.layers - 1}.block.cross"
 
 
 class UniversalEncoderConfig(Turns, BodyConfig):
     kind: Literal["universal_encoder"] = "universal_encoder"
-    maximum: PositiveInt = 512  # tokens of the longest text
     segments: Literal[0, 2] = 2  # how many kinds of segment; 0 does not tell them apart
     pooling: Literal["first", "mean"] | None = None
     masked_words: bool = True  # the head that predicts masked tokens
 
     learns_words: ClassVar[Literal["", "masked", "two_way"]] = "masked"
-
-    def reads(self) -> int:
-        return self.maximum
 
     def segments_told_apart(self) -> int:
         return self.segments
@@ -134,6 +130,7 @@ class UniversalEncoder(Bert):
         )
         super().__init__(plain, vocabulary=vocabulary)
         self.embedding.position = None  # the block adds positions before every step
+        self.layers = config.layers
         self.body = config.repeated(self.body)
 
 
@@ -166,4 +163,5 @@ class UniversalDecoder(GPT):
             special=config.special,
         )
         super().__init__(plain, vocabulary=vocabulary)
+        self.layers = config.layers
         self.body = config.repeated(self.body)
