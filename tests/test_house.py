@@ -33,6 +33,7 @@ OTHER_WORDS = {
     ("recipes/own_data.py", "tag"): "a column of a file",
     ("decoding/tree.py", "answer"): "the state of a hypothesis",
     ("look/record.py", "answer"): "a key of the record",
+    ("models/long.py", "rank"): "a key of [model]",
 }
 
 # modules that must work in a process without torch; a folder means all modules in it

@@ -54,7 +54,7 @@ def _fields(path: list[str], here: type[BaseModel]) -> list[str]:
         if inner is None:
             return []
         here = inner
-    return list(here.model_fields)
+    return [field.alias or name for name, field in here.model_fields.items()]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -1,6 +1,8 @@
 import pytest
 
 from regard.interchange.expressible import EXPRESSED, FIXED, OPTIONAL, obstacle, reach
+from regard.models.feeding import Feeding
+from regard.models.long import LongAttention
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.transformer import TransformerConfig
 
@@ -9,6 +11,7 @@ COMPLETE = TransformerConfig().model_dump(exclude_none=True)
 
 def test_every_setting_of_a_transformer_was_considered():
     foreign = {"decoder_heads", "decoder_hidden", "vocabulary", "target_vocabulary"}  # of imported models alone
+    foreign |= {*LongAttention.model_fields, *Feeding.model_fields} - FIXED.keys()  # settings of what is not expressed
     assert {*EXPRESSED, *OPTIONAL, *FIXED, *foreign} == set(TransformerConfig.model_fields)
     assert all(obstacle({**COMPLETE, key: 7}) for key in foreign | FIXED.keys())
 

@@ -20,6 +20,11 @@ OPTIONS: list[dict[str, Any]] = [
     {"kind": "gpt", "position": "alibi"},
     {"kind": "gpt", "position": "sinusoidal", "key_value_heads": 2, "tied": False},
     {"kind": "gpt", "position": "none", "activation": "relu"},
+    {"kind": "gpt", "attention": "window", "window": 8},
+    {"kind": "gpt", "attention": "big_bird", "blocks": 3, "window": 9, "position": "rotary"},
+    {"kind": "gpt", "wiring": "deep_norm", "experts": 3},
+    {"kind": "universal_decoder", "halting": False},
+    {"kind": "universal_decoder", "wiring": "pre_norm"},
     {"kind": "rnn", "cell": "lstm"},
     {"kind": "rnn", "cell": "gru", "tied": False, "embedding": 7},
     {"kind": "rnn", "cell": "rnn"},
@@ -29,7 +34,7 @@ OPTIONS: list[dict[str, Any]] = [
 def tiny(options: dict[str, Any], *, dropout: float = 0.0) -> Any:
     torch.manual_seed(0)
     sizes = {"layers": 2, "width": 24, "dropout": dropout}
-    more = {"heads": 4, "hidden": 29} if options["kind"] == "gpt" else {}
+    more = {"heads": 4, "hidden": 29} if options["kind"] != "rnn" else {}
     model = build(**{**sizes, **more, **options}, vocabulary=VOCABULARY).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():

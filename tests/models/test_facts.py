@@ -32,6 +32,9 @@ DEFAULTS = {  # width and dropout
     "gpt": (768, 0.1),
     "bert": (768, 0.1),
     "elmo": (512, 0.1),
+    "universal": (512, 0.1),
+    "universal_encoder": (512, 0.1),
+    "universal_decoder": (512, 0.1),
 }
 
 
@@ -176,12 +179,12 @@ def test_only_a_bert_has_a_pooler_and_only_it_tells_segments_apart():
     for kind in READING:
         body = tiny(kind)
         same = torch.equal(body.states(tokens, lengths, second), body.states(tokens, lengths))
-        assert same == (kind != "bert")
+        assert same == (kind not in ("bert", "universal_encoder"))
         hidden = body.states(tokens, lengths)
         if kind == "bert":
             assert torch.equal(body.pooled(hidden, lengths, "pooler"), body.pool(hidden))
         else:
-            with pytest.raises(RegardError, match='pooling="pooler" is for the kind bert'):
+            with pytest.raises(RegardError, match='pooling="pooler" is for the kind bert|has no pooler'):
                 body.pooled(hidden, lengths, "pooler")
     unsegmented = tiny("bert", segments=0)
     assert torch.equal(unsegmented.states(tokens, lengths, second), unsegmented.states(tokens, lengths))
@@ -194,7 +197,7 @@ def test_a_head_stands_on_every_body_and_passes_its_facts_on(kind: str):
     assert module(tokens, lengths).shape == (3, 7, 5)
     assert (module.special, module.embedding, module.layers) == (body.special, body.embedding, 2)
     assert (module.layer_paths(1), module.alignment) == (body.layer_paths(1), "")
-    assert any("output" in name for name, _ in body.named_modules()) == (kind in ("bert", "gpt"))
+    assert any("output" in name for name, _ in body.named_modules()) == ("elmo" != kind != "rnn")
     assert not any(name.startswith("embedding") for name in module.state_dict())
     with recording(module, only=module.layer_paths(1)) as record:
         module(tokens, lengths)

@@ -13,14 +13,15 @@ B batch   H heads   Q queries   K keys   D width of a head   M width of the mode
 """
 
 from regard.attention import patterns, positions, scores
-from regard.attention.cache import Cache
+from regard.attention.cache import Cache, Past
 from regard.attention.formula import attend, attend_projected, reference
 from regard.attention.heads import MultiHead
-from regard.attention.recorder import Recorder, deliver, recording, watching
+from regard.attention.recorder import Recorder, deliver, recording, turn, watching
 
 __all__ = [
     "Cache",
     "MultiHead",
+    "Past",
     "Recorder",
     "attend",
     "attend_projected",
@@ -30,5 +31,6 @@ __all__ = [
     "recording",
     "reference",
     "scores",
+    "turn",
     "watching",
 ]

@@ -63,6 +63,8 @@ class Pattern:
         return Shifted(self, start)
 
     def __and__(self, other: Pattern) -> Pattern:
+        if isinstance(other, Delay):
+            return Delayed(self, other.missing)
         if isinstance(self, All) or isinstance(other, All):
             return other if isinstance(self, All) else self
         return And(self, other)
@@ -160,3 +162,37 @@ class Not(Pattern):
 
     def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return ~self.pattern.allows(i, j, keys)
+
+
+@dataclass(frozen=True, eq=False)
+class Delay(Pattern):
+    """Row b of the batch begins in column `missing[b]`: nobody looks at columns before it.
+
+    In `pattern & Delay(missing)` the positions of the pattern count from that column too.
+    """
+
+    missing: Tensor
+
+    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        shape = torch.broadcast_shapes(i.shape, j.shape)
+        return (j >= _per_row(self.missing, len(shape), j)).expand(-1, -1, *shape)
+
+    def shift(self, start: int) -> Pattern:
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Delayed(Pattern):
+    """`pattern` in rows that begin in column `missing[b]`."""
+
+    pattern: Pattern
+    missing: Tensor
+
+    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+        start = _per_row(self.missing, max(i.dim(), j.dim()), j)
+        return self.pattern.allows(i - start, j - start, keys) & (j >= start)
+
+
+def _per_row(numbers: Tensor, axes: int, like: Tensor) -> Tensor:
+    """(B,) → (B, 1, 1 …), to be compared with positions of so many axes."""
+    return numbers.to(like.device).view(-1, 1, *[1] * axes)

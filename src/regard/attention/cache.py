@@ -1,13 +1,26 @@
-"""Keys and values of earlier positions, so that a decoding step computes one position and not all."""
+"""What earlier positions left behind, so that a decoding step computes one position and not all."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
 from regard.errors import RegardError
+
+CAPACITY = 32  # positions that a cache has room for at first
+
+
+class Past(ABC):
+    """What attention keeps of the first `length` positions: their keys and values, or sums over them."""
+
+    length: int
+
+    @abstractmethod
+    def reorder(self, rows: Tensor) -> Self:
+        """A copy with the rows of the batch named by `rows` (B′,): repeated, permuted or dropped."""
 
 
 class Projected(NamedTuple):
@@ -21,14 +34,14 @@ class Projected(NamedTuple):
         return Projected(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
 
-class Cache:
+class Cache(Past):
     """Keys and values of the first `length` positions, in buffers (capacity, B, H, D) that double when full.
 
     Positions come first, so that the filled part is contiguous: appending and reordering copy nothing else. Keys and
     values with gradients are copied into new buffers each time: torch keeps the old ones for the backward pass.
     """
 
-    def __init__(self, capacity: int = 32) -> None:
+    def __init__(self, capacity: int = CAPACITY) -> None:
         if capacity < 1:
             raise RegardError(f"Cache(capacity={capacity}): expected a whole number of at least 1")
         self.capacity = capacity
@@ -68,9 +81,8 @@ class Cache:
         keys, values = (buffer[: self.length].permute(1, 2, 0, 3) for buffer in self._buffers)
         return Projected(keys, values)
 
-    def reorder(self, rows: Tensor) -> Cache:
-        """A new cache with the rows of the batch named by `rows` (B′,): repeated, permuted or dropped."""
-        moved = Cache(self.capacity)
+    def reorder(self, rows: Tensor) -> Self:
+        moved = type(self)(self.capacity)
         moved.length = self.length
         for buffer in self._buffers:
             copy = buffer.new_empty(self.capacity, len(rows), *buffer.shape[2:])

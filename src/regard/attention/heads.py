@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import scores
-from regard.attention.cache import Cache, Projected
+from regard.attention.cache import CAPACITY, Cache, Past, Projected
 from regard.attention.exact import Bias
 from regard.attention.formula import attend_projected
 from regard.attention.patterns import All, Pattern
@@ -61,7 +61,7 @@ class MultiHead(nn.Module):
         memory: Tensor | Projected | None = None,
         *,
         pattern: Pattern | None = None,
-        cache: Cache | None = None,
+        cache: Past | None = None,
     ) -> Tensor:
         """Attend to `memory` (raw, or projected by `remember`); without it, to x itself and the positions in `cache`.
 
@@ -76,19 +76,31 @@ class MultiHead(nn.Module):
         bias = None
         if memory is not None:
             query = self._split(self.query(x), self.heads)  # (B, H, Q, D)
-            seen = memory if isinstance(memory, Projected) else self.remember(memory)
+            new = memory if isinstance(memory, Projected) else self.remember(memory)
         else:
             at = torch.arange(start, start + x.shape[1], device=x.device)
             mapped = map_together(x, self.query, self.key, self.value)
             query, key, value = map(self._split, mapped, (self.heads, self.key_value_heads, self.key_value_heads))
             query, key = self.position.on_heads(query, key, at, at)
-            own = Projected(self.score.keys(key), value)
-            seen = own if cache is None else cache.append(own)
+            new = Projected(self.score.keys(key), value)
             bias = self._bias_from(start)
         allowed = self.pattern if pattern is None else self.pattern & pattern
         allowed = allowed if cache is None else allowed.shift(start)
-        result = attend_projected(self.score.queries(query), *seen, score=self.score, pattern=allowed, bias=bias)
+        result = self.look(self.score.queries(query), new, cache, pattern=allowed, bias=bias)
         return self.output(result.transpose(1, 2).flatten(2))  # (B, H, Q, D) → (B, Q, M)
+
+    def look(self, query: Tensor, new: Projected, cache: Past | None, *, pattern: Pattern, bias: Bias | None) -> Tensor:
+        """How the heads compute: query (B, H, Q, D) over the keys and values that are new, and those in the cache.
+
+        Subclasses that compute otherwise than by an exact softmax override this and `past`. → (B, H, Q, D)
+        """
+        assert cache is None or isinstance(cache, Cache)
+        seen = new if cache is None else cache.append(new)
+        return attend_projected(query, *seen, score=self.score, pattern=pattern, bias=bias)
+
+    def past(self, capacity: int = CAPACITY) -> Past:
+        """The empty cache for decoding with these heads, with room for `capacity` positions to begin with."""
+        return Cache(capacity)
 
     def remember(self, memory: Tensor) -> Projected:
         """Keys and values of a memory (B, K, M), projected once for many calls."""

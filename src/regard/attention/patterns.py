@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.algebra import All, And, Not, Or, Pattern, Shifted
+from regard.attention.algebra import All, And, Delay, Not, Or, Pattern, Shifted
 from regard.errors import RegardError
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "And",
     "Blocks",
     "Causal",
+    "Delay",
     "Edges",
     "Global",
     "Matrix",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -28,6 +28,8 @@ class Recorder(Mapping[str, Tensor]):
         self._paths = {module: path for path, module in model.named_modules()}
         self._calls: dict[str, list[Tensor]] = {}
         self._vectors: dict[str, list[Vectors]] = {}
+        self._columns: dict[str, str] = {}
+        self._modules: dict[str, str] = {}
         self._running: list[str] = []
 
     def __getitem__(self, path: str) -> Tensor:
@@ -61,10 +63,20 @@ class Recorder(Mapping[str, Tensor]):
             )
         return self._vectors[path]
 
+    def columns(self, path: str) -> str:
+        """What the columns at `path` are, as told to `deliver`; "" for the positions that are looked at."""
+        return self._columns.get(path, "")
+
+    def module(self, path: str) -> str:
+        """The path of the module that delivered what is kept at `path`: a part of it, or one of its turns."""
+        return self._modules[path]
+
     def clear(self) -> None:
         """Discard what was delivered; recording continues."""
         self._calls.clear()
         self._vectors.clear()
+        self._columns.clear()
+        self._modules.clear()
 
     @property
     def running(self) -> str:
@@ -75,7 +87,7 @@ class Recorder(Mapping[str, Tensor]):
         """Whether to record the weights of the running module, or of a `part` of it that is not a module."""
         return self._only == "*" or fnmatchcase(self._path(part), self._only)
 
-    def take(self, weights: Tensor, *, part: str, vectors: Vectors | None, head: int | None) -> None:
+    def take(self, weights: Tensor, *, part: str, vectors: Vectors | None, head: int | None, columns: str) -> None:
         """Keep the arguments of `deliver`, under the path of the running module."""
         if not self.wanted(part):
             return
@@ -84,6 +96,9 @@ class Recorder(Mapping[str, Tensor]):
                 return
             weights = weights.narrow_copy(1, self.head, 1)
         self._calls.setdefault(self._path(part), []).append(weights.detach())
+        self._modules[self._path(part)] = self.running
+        if columns:
+            self._columns[self._path(part)] = columns
         if vectors is not None:
             query, key = (x.detach() for x in vectors)
             key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
@@ -91,7 +106,10 @@ class Recorder(Mapping[str, Tensor]):
             self._vectors.setdefault(self._path(part), []).append((query[:, chosen], key[:, chosen]))
 
     def _path(self, part: str) -> str:
-        return f"{self.running}.{part}".strip(".") if part else self.running
+        path, turn = self.running, _turn.get()
+        if turn is not None and path.startswith(turn.path):
+            path = f"{turn.path}.{turn.number}{path[len(turn.path) :]}"
+        return f"{path}.{part}".strip(".") if part else path
 
     def enter(self, module: nn.Module, *_: Any) -> None:
         """Forward pre-hook: `module` begins to run."""
@@ -106,6 +124,14 @@ class Recorder(Mapping[str, Tensor]):
 
 Vectors = tuple[Tensor, Tensor]
 _active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+
+
+class _Turn(NamedTuple):
+    path: str
+    number: int
+
+
+_turn: ContextVar[_Turn | None] = ContextVar("turn", default=None)
 
 
 @contextmanager
@@ -131,6 +157,18 @@ def recording(model: nn.Module, *, only: str = "*", head: int | None = None) -> 
             hook.remove()
 
 
+@contextmanager
+def turn(number: int) -> Iterator[None]:
+    """For a module that applies the same block again and again, around each time: what is recorded meanwhile has the
+    number in its path, right after the path of that module."""
+    recorder = _active.get()
+    token = _turn.set(None if recorder is None else _Turn(recorder.running, number))
+    try:
+        yield
+    finally:
+        _turn.reset(token)
+
+
 def watching(part: str = "") -> bool:
     """Whether the weights of the running module, or of a `part` of it that is not a module, are being recorded."""
     recorder = _active.get()
@@ -148,11 +186,15 @@ def watched_head() -> int | None:
     return None if recorder is None else recorder.head
 
 
-def deliver(weights: Tensor, *, part: str = "", vectors: Vectors | None = None, head: int | None = None) -> None:
+def deliver(
+    weights: Tensor, *, part: str = "", vectors: Vectors | None = None, head: int | None = None, columns: str = ""
+) -> None:
     """Give the recorder weights (B, H, Q, K), dense or sparse, and the queries and keys that they were computed from.
 
-    With `head`, the weights are of that head alone, (B, 1, Q, K); the queries and keys are of all.
+    With `head`, the weights are of that head alone, (B, 1, Q, K); the queries and keys are of all. `columns` says what
+    the columns are if they are not the positions that are looked at: "expert" names them "expert 1", "expert 2" and so
+    on; "memory" means that positions of earlier segments stand before the others.
     """
     recorder = _active.get()
     if recorder is not None:
-        recorder.take(weights, part=part, vectors=vectors, head=head)
+        recorder.take(weights, part=part, vectors=vectors, head=head, columns=columns)

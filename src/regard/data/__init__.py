@@ -2,6 +2,7 @@
 task.
 
 files             lines, TSV, CSV, JSONL and Parquet, with errors by file and line
+made              examples made by a rule: lists of operations, copying, addition
 splits            sets for training, validation and test, and examples held out of training
 vocabularies      learns a vocabulary from text
 tokenizers        text ↔ ids

@@ -1,6 +1,7 @@
 """Lines, rows and objects, one at a time, from files of several forms.
 
 The name decides the form: .tsv, .csv, .jsonl, .parquet, all but the last also with .gz; any other name is read as TSV.
+A name such as "listops:train" stands for examples that are made and not read (see `regard.data.made`).
 
 Exactly a line feed ends a line: other characters that some programs take for line ends (U+2028, a lone carriage
 return) are text. A byte-order mark and the carriage return before a line feed are not part of the text. Nothing
@@ -19,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from regard.data import made
 from regard.errors import RegardError, cut, shown
 
 LONGEST_LINE = 1_000_000  # bytes; a line of this length or more is a damaged or misread file
@@ -40,6 +42,8 @@ def read_rows(name: str, columns: Sequence[Column], *, numbers: bool = False) ->
 
     With `numbers`, numbers in JSONL and Parquet are taken for what they look like as text.
     """
+    if made.is_made(name):
+        return _read_table(name, enumerate(map(list, made.rows(name)), 1), columns, separator="tab")
     if name.lower().endswith(".parquet.gz"):
         raise RegardError(f"{name} is a packed Parquet file, which is packed inside already; unpack it with: gunzip")
     for suffix, read in FORMS.items():
@@ -68,7 +72,9 @@ def read_json(name: str) -> Any:
 
 
 def stamp(name: str) -> tuple[str, int, int]:
-    """Place, size and time of a file: they change when the file does."""
+    """Place, size and time of a file: they change when the file does. Of made examples, the version of their rule."""
+    if made.is_made(name):
+        return name, made.VERSION, 0
     with opened(name):
         path = _path(name).resolve()
         return str(path), path.stat().st_size, path.stat().st_mtime_ns

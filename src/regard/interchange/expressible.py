@@ -18,8 +18,14 @@ EXPRESSED: dict[str, tuple[str, ...]] = {
 }
 OPTIONAL = ("encoder_layers", "decoder_layers")
 WHOLE = ("layers", "width", "heads", "hidden", "maximum", *OPTIONAL)  # keys whose values are whole numbers from 1 on
-# keys that models from elsewhere have: only what they are in models learned here can be expressed
-FIXED: dict[str, Any] = {"scale": True, "output_bias": False, "special": OWN.model_dump(exclude_none=True)}
+# keys with one value that can be expressed
+FIXED: dict[str, Any] = {
+    "scale": True,
+    "output_bias": False,
+    "special": OWN.model_dump(exclude_none=True),
+    "attention": "exact",
+    "decoder_attention": "exact",
+}
 
 
 def obstacle(model: Mapping[str, Any]) -> str | None:

@@ -1,11 +1,12 @@
 """A Transformer layer, and a stack of them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import cast
 
 from torch import Tensor, nn
 
-from regard.attention.cache import Cache, Projected
+from regard.attention.cache import CAPACITY, Past, Projected
 from regard.attention.heads import MultiHead
 from regard.attention.patterns import Pattern
 from regard.errors import RegardError
@@ -53,7 +54,7 @@ class Block(nn.Module):
         pattern: Pattern | None = None,
         memory: Tensor | Projected | None = None,
         memory_pattern: Pattern | None = None,
-        cache: Cache | None = None,
+        cache: Past | None = None,
     ) -> Tensor:
         """`pattern`: where x may look in x; `memory_pattern`: where in memory; `cache`: the positions before x."""
         if (memory is None) != (self.cross is None):
@@ -66,7 +67,31 @@ class Block(nn.Module):
         return self.around_feed_forward(x, self.feed_forward)
 
 
-class Stack(nn.Module):
+class Layers(nn.Module, ABC):
+    """What a model is made of between its embedding and its output: x (B, Q, M) → (B, Q, M)."""
+
+    @abstractmethod
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        pattern: Pattern | None = None,
+        memory: Tensor | Sequence[Projected] | None = None,
+        memory_pattern: Pattern | None = None,
+        caches: Sequence[Past] | None = None,
+    ) -> Tensor:
+        """As for a block, with a cache for each layer; `memory` is one tensor for all, or the result of `remember`."""
+
+    @abstractmethod
+    def remember(self, memory: Tensor) -> list[Projected]:
+        """Keys and values of a memory (B, K, M) for each block, for steps that look at it again and again."""
+
+    @abstractmethod
+    def past(self, capacity: int = CAPACITY) -> list[Past]:
+        """An empty cache for each layer, with room for `capacity` positions to begin with."""
+
+
+class Stack(Layers):
     """Blocks one after the other, then the final norm of the wiring.
 
     `make` makes one block, with weights of its own each time it is called.   x (B, Q, M) → (B, Q, M).
@@ -95,9 +120,8 @@ class Stack(nn.Module):
         pattern: Pattern | None = None,
         memory: Tensor | Sequence[Projected] | None = None,
         memory_pattern: Pattern | None = None,
-        caches: Sequence[Cache] | None = None,
+        caches: Sequence[Past] | None = None,
     ) -> Tensor:
-        """As for a block, with a cache for each; `memory` is one tensor for all, or the result of `remember`."""
         nothing = [None] * len(self.blocks)
         memories = [memory for _ in nothing] if memory is None or isinstance(memory, Tensor) else memory
         for block, seen, cache in zip(self.blocks, memories, nothing if caches is None else caches, strict=True):
@@ -105,5 +129,7 @@ class Stack(nn.Module):
         return self.final(x)
 
     def remember(self, memory: Tensor) -> list[Projected]:
-        """Keys and values of a memory (B, K, M) for each block, projected once for all steps."""
         return [cast(MultiHead, block.cross).remember(memory) for block in self.blocks]
+
+    def past(self, capacity: int = CAPACITY) -> list[Past]:
+        return [cast(MultiHead, block.attention).past(capacity) for block in self.blocks]

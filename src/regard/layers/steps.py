@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import TypeGuard, cast
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +30,7 @@ from regard.attention.scores import Dot, ScaledDot
 from regard.attention.short import REGISTER
 from regard.errors import RegardError
 from regard.kernels.linear import Linear
-from regard.layers.blocks import Block, Stack
+from regard.layers.blocks import Block, Layers, Stack
 from regard.layers.feed_forward import FeedForward, bend
 from regard.layers.packed import Packed, by_halves
 from regard.layers.wiring import NormFirst, NormLast
@@ -153,19 +153,21 @@ class Steps:
         )
 
 
-def can_step(stack: Stack) -> bool:
-    """Whether `Steps` can compute every part of the stack, and neither gradients nor recorded weights are wanted."""
-    return not (torch.is_grad_enabled() or recorded()) and all(_is_plain(cast(Block, block)) for block in stack.blocks)
+def can_step(layers: Layers) -> TypeGuard[Stack]:
+    """Whether `Steps` can compute every part of the layers, and neither gradients nor recorded weights are wanted."""
+    if torch.is_grad_enabled() or recorded() or type(layers) is not Stack:
+        return False
+    return all(_is_plain(cast(Block, block)) for block in layers.blocks)
 
 
-def steps_of(stack: Stack, *, rows: int, memory: Tensor | None = None, lengths: Tensor | None = None) -> Steps | None:
+def steps_of(stack: Layers, *, rows: int, memory: Tensor | None = None, lengths: Tensor | None = None) -> Steps | None:
     """The state before the first position; None if the stack cannot be stepped.
 
     memory (A, S, M) with A = rows, of which lengths (A,) are not padding.
     """
-    blocks = [cast(Block, block) for block in stack.blocks]
     if not can_step(stack):
         return None
+    blocks = [cast(Block, block) for block in stack.blocks]
     if lengths is not None and not bool(lengths.all()):  # an empty memory: its weights would have to be zeros
         return None
     layers = [_Layer.of(block) for block in blocks]

@@ -42,6 +42,26 @@ KINDS = {
     "transformer": Kind(
         "regard.models.transformer", "TransformerConfig", "Transformer", "encoder-decoder made of attention alone"
     ),
+    "universal": Kind(
+        "regard.models.universal",
+        "UniversalConfig",
+        "UniversalTransformer",
+        "encoder-decoder of one block each, applied until every position has pondered enough",
+    ),
+    "universal_encoder": Kind(
+        "regard.models.universal",
+        "UniversalEncoderConfig",
+        "UniversalEncoder",
+        "encoder of one block, applied again and again",
+        "encoder",
+    ),
+    "universal_decoder": Kind(
+        "regard.models.universal",
+        "UniversalDecoderConfig",
+        "UniversalDecoder",
+        "causal language model of one block, applied again and again",
+        "causal",
+    ),
     "rnn": Kind("regard.models.rnn", "RNNConfig", "RNN", "recurrent causal language model", "causal"),
     "gpt": Kind("regard.models.gpt", "GPTConfig", "GPT", "causal language model made of attention alone", "causal"),
     "bert": Kind("regard.models.bert", "BertConfig", "Bert", "encoder that reads a text from both sides", "encoder"),
@@ -89,9 +109,10 @@ def from_config(
 def build(kind: str, *, vocabulary: int = 8000, target_vocabulary: int | None = None, **settings: Any) -> nn.Module:
     """Any system by name, with the settings of its config class: `build("transformer", layers=4, width=128)`."""
     config = config_class(kind)
+    known = [field.alias or name for name, field in config.model_fields.items()]
     for name in settings:
-        if name not in config.model_fields:
-            raise unknown_name(f"models.build(kind={kind!r}): setting", name, config.model_fields)
+        if name not in known:
+            raise unknown_name(f"models.build(kind={kind!r}): setting", name, known)
     try:
         made = config(**settings)
     except ValueError as error:

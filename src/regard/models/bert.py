@@ -6,7 +6,7 @@
 
 | score | may look at | position | around it |
 |---|---|---|---|
-| scaled dot | padding | learned | post-norm |
+| scaled dot | padding; less with `attention` | learned | `wiring` |
 
 DistilBERT (Sanh 2019) has no segments, no pooler and half the layers; RoBERTa (Liu 2019) has one segment, no next
 sentence, and counts positions from 2. A text begins with BOS, which is [CLS]; each segment ends with EOS, which is
@@ -17,29 +17,32 @@ B batch  L length  M width  V vocabulary
 
 from __future__ import annotations
 
+from itertools import count
 from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from regard.attention import MultiHead
 from regard.attention.patterns import Padding
 from regard.attention.positions import Learned
 from regard.errors import RegardError
 from regard.kernels.linear import Linear
-from regard.layers.blocks import Block, Stack
+from regard.layers.blocks import Block, Layers, Stack
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, tied_output
-from regard.layers.feed_forward import FeedForward, bend
+from regard.layers.feed_forward import bend
 from regard.layers.initial import start_normal
 from regard.layers.padding import row_lengths
-from regard.layers.wiring import PostNorm
+from regard.layers.wiring import WiringName
+from regard.layers.wiring import build as build_wiring
 from regard.models.body import Body
 from regard.models.facts import BodyConfig, Pooling, Use
+from regard.models.feeding import Feeding
+from regard.models.long import LongAttention
 
 
-class BertConfig(BodyConfig):
+class BertConfig(LongAttention, Feeding, BodyConfig):
     kind: Literal["bert"] = "bert"
     layers: PositiveInt = 12
     width: PositiveInt = 768
@@ -49,6 +52,7 @@ class BertConfig(BodyConfig):
     offset: NonNegativeInt = 0  # the position of the first token
     segments: NonNegativeInt = 2  # how many kinds of segment; 0 does not tell them apart
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "gelu"
+    wiring: WiringName = "post_norm"
     epsilon: PositiveFloat = 1e-12  # of the norms
     pooler: bool = True  # one vector for the whole text
     pooler_activation: Literal["tanh", "relu"] = "tanh"
@@ -102,7 +106,7 @@ class Bert(Body):
 
     def __init__(self, config: BertConfig, *, vocabulary: int) -> None:
         super().__init__()
-        width, wiring = config.width, PostNorm()
+        width, wiring, layers = config.width, build_wiring(config.wiring, layers=config.layers), count()
         self.special, self.width, self.layers = config.special, width, config.layers
         self.offset = config.offset
         self.pooler_activation = config.pooler_activation
@@ -110,8 +114,15 @@ class Bert(Body):
         def block() -> Block:
             hidden = config.hidden or 4 * width
             return Block(
-                attention=MultiHead(width, heads=config.heads),
-                feed_forward=FeedForward(width, hidden=hidden, activation=config.activation),
+                attention=config.heads_of(
+                    config.attention,
+                    width,
+                    heads=config.heads,
+                    causal=False,
+                    layer=next(layers),
+                    maximum=config.maximum,
+                ),
+                feed_forward=config.feed_forward(width, hidden=hidden, activation=config.activation),
                 wiring=wiring,
                 width=width,
                 dropout=config.dropout,
@@ -123,12 +134,13 @@ class Bert(Body):
         self.segments = nn.Embedding(config.segments, width) if config.segments else None
         self.norm = nn.LayerNorm(width, eps=config.epsilon)
         self.dropout = Dropout(config.dropout)
-        self.body = Stack(config.layers, block, wiring=wiring, width=width)
+        self.body: Layers = Stack(config.layers, block, wiring=wiring, width=width, epsilon=config.epsilon)
         self.pooler = Linear(width, width) if config.pooler else None
         self.transform = Transform(config) if config.masked_words else None
         self.output = tied_output(self.embedding, bias=True) if config.masked_words else None
         self.next_sentence = Linear(width, 2) if config.next_sentence else None
         start_normal(self)
+        wiring.initialise(self.body)
 
     def looks(self, path: str) -> tuple[str, str]:
         """Which side the attention at `path` looks from, and at which."""

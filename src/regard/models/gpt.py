@@ -2,12 +2,12 @@
 
     x_0 = E[u] + P        x_l = block_l(x_{l−1})        P(u_{t+1} | u_≤t) = softmax(norm(x_L) Eᵀ)
 
-Radford 2018; wired as in GPT-2: norm first and one more at the end. Maps that add to the residual start with weights
-divided by √2L.
+Radford 2018; wired as in GPT-2 unless `wiring` is given: norm first and one more at the end. Maps that add to the
+residual then start with weights divided by √2L.
 
 | score | may look at | position | around it |
 |---|---|---|---|
-| scaled dot | causal | `position` | pre-norm |
+| scaled dot | causal; less with `attention` | `position` | `wiring` |
 
 B batch  T length  S length of the prompt  M width  V vocabulary
 """
@@ -16,27 +16,32 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, cast
+from itertools import count
+from typing import ClassVar, Literal, cast
 
 import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from regard.attention import Cache, MultiHead, positions
-from regard.attention.patterns import Causal, Padding
+from regard.attention import Cache, Past, positions
+from regard.attention.cache import CAPACITY
+from regard.attention.patterns import Delay
 from regard.kernels.linear import Linear
-from regard.layers.blocks import Block, Stack
+from regard.layers.blocks import Block, Layers, Stack
 from regard.layers.embedding import Embedding, tied_output
-from regard.layers.feed_forward import Activation, FeedForward
+from regard.layers.feed_forward import Activation
 from regard.layers.initial import start_normal
 from regard.layers.steps import Steps, can_step, steps_after, steps_of
-from regard.layers.wiring import NormName, PreNorm
+from regard.layers.wiring import NormName, WiringName
+from regard.layers.wiring import build as build_wiring
 from regard.models.body import Body
 from regard.models.facts import BodyConfig, Pooling
+from regard.models.feeding import Feeding
+from regard.models.long import LongAttention
 from regard.models.prompt import Prompt
 
 
-class GPTConfig(BodyConfig):
+class GPTConfig(LongAttention, Feeding, BodyConfig):
     kind: Literal["gpt"] = "gpt"
     layers: PositiveInt = 12
     width: PositiveInt = 768
@@ -46,11 +51,14 @@ class GPTConfig(BodyConfig):
     position: Literal["none", "sinusoidal", "learned", "rotary", "alibi"] = "learned"
     maximum: PositiveInt = 1024  # how many learned positions
     activation: Activation = "gelu_tanh"
+    wiring: WiringName = "pre_norm"
     norm: NormName = "layer"
     epsilon: PositiveFloat = 1e-5  # of the norms
     bias: bool = True  # of the linear maps
     tied: bool = True  # output = embedding
     pooling: Literal["last", "mean"] | None = None
+
+    looks_ahead: ClassVar[bool] = False
 
     def reads(self) -> int | None:
         return self.maximum if self.position == "learned" else None
@@ -67,7 +75,7 @@ class State:
     """The state while decoding: caches, and for rows of different lengths the number of columns each lacks (B,). It is
     used once."""
 
-    caches: list[Cache]
+    caches: list[Past]
     missing: Tensor | None
 
     def reorder(self, rows: Tensor) -> State:
@@ -83,7 +91,7 @@ class GPT(Body):
 
     def __init__(self, config: GPTConfig, *, vocabulary: int) -> None:
         super().__init__()
-        width, wiring = config.width, PreNorm()
+        width, wiring, layers = config.width, build_wiring(config.wiring, layers=config.layers), count()
         self.special, self.width, self.layers = config.special, width, config.layers
 
         def position(*, inside: bool) -> positions.Position:
@@ -93,15 +101,18 @@ class GPT(Body):
 
         def block() -> Block:
             return Block(
-                attention=MultiHead(
+                attention=config.heads_of(
+                    config.attention,
                     width,
                     heads=config.heads,
                     key_value_heads=config.key_value_heads,
-                    pattern=Causal(),
+                    causal=True,
+                    layer=next(layers),
+                    maximum=config.maximum,
                     position=position(inside=True),
                     bias=config.bias,
                 ),
-                feed_forward=FeedForward(
+                feed_forward=config.feed_forward(
                     width, hidden=config.hidden or 4 * width, activation=config.activation, bias=config.bias
                 ),
                 wiring=wiring,
@@ -119,13 +130,17 @@ class GPT(Body):
             scale=False,
             padding=config.special.pad,
         )
-        self.body = Stack(config.layers, block, wiring=wiring, width=width, norm=config.norm, epsilon=config.epsilon)
+        self.body: Layers = Stack(
+            config.layers, block, wiring=wiring, width=width, norm=config.norm, epsilon=config.epsilon
+        )
         self.output = tied_output(self.embedding) if config.tied else Linear(width, vocabulary, bias=False)
         start_normal(self)
-        with torch.no_grad():
-            for name, parameter in self.body.named_parameters():
-                if name.endswith(("attention.output.weight", "feed_forward.outer.weight")):
-                    parameter.div_(math.sqrt(2 * config.layers))
+        wiring.initialise(self.body)
+        if config.wiring == "pre_norm":
+            with torch.no_grad():
+                for name, parameter in self.body.named_parameters():
+                    if name.endswith(("attention.output.weight", ".outer.weight")):
+                        parameter.div_(math.sqrt(2 * config.layers))
 
     def looks(self, path: str) -> tuple[str, str]:
         """Which side the attention at `path` looks from, and at which."""
@@ -156,16 +171,14 @@ class GPT(Body):
         the first token of a row are masked, and its positions count from that token.
         """
         length = memory.tokens.shape[1] - 1
-        state = State(
-            [Cache(length + Cache().capacity) for _ in self.body.blocks], memory.missing if memory.ragged else None
-        )
+        state = State(self.body.past(length + CAPACITY), memory.missing if memory.ragged else None)
         if length:
             self._read(memory.at_the_end()[:, :-1], state)
         if not can_step(self.body):
             return state
         if not length:
             return cast(Steps, steps_of(self.body, rows=len(memory.tokens)))
-        return steps_after(self.body, state.caches, missing=state.missing)
+        return steps_after(self.body, cast(list[Cache], state.caches), missing=state.missing)
 
     def step(self, token: Tensor, state: State | Steps) -> tuple[Tensor, State | Steps]:
         """The logits (B, V) of the token that follows `token` (B,), and the state after it."""
@@ -182,5 +195,5 @@ class GPT(Body):
         start = state.caches[0].length
         at, pattern = torch.arange(start, start + tokens.shape[1], device=tokens.device), None
         if state.missing is not None:
-            at, pattern = (at - state.missing.unsqueeze(1)).clamp(min=0), ~Padding(state.missing)
+            at, pattern = (at - state.missing.unsqueeze(1)).clamp(min=0), Delay(state.missing)
         return self.body(self.embedding(tokens, at), pattern=pattern, caches=state.caches)

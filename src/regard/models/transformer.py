@@ -14,29 +14,32 @@ B batch  S source length  T target length  M width  V vocabulary
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal
 
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from regard.attention import Cache, MultiHead, positions
-from regard.attention.cache import Projected
-from regard.attention.patterns import Causal, Padding, Pattern
+from regard.attention import MultiHead, positions
+from regard.attention.cache import Past, Projected
+from regard.attention.patterns import Padding, Pattern
 from regard.kernels.linear import Linear
-from regard.layers.blocks import Block, Stack
+from regard.layers.blocks import Block, Layers, Stack
 from regard.layers.embedding import Embedding, tied_output
-from regard.layers.feed_forward import Activation, FeedForward
+from regard.layers.feed_forward import Activation
 from regard.layers.padding import row_lengths
 from regard.layers.steps import Steps, steps_of
 from regard.layers.wiring import Wiring, WiringName, build_pair
 from regard.models.facts import ModelConfig
+from regard.models.feeding import Feeding
+from regard.models.long import AttentionName, CausalName, LongAttention
 from regard.special import OWN, Special
 
 PositionName = Literal["none", "sinusoidal", "sinusoidal_halves", "learned", "shaw", "rotary", "alibi"]
 
 
-class TransformerConfig(ModelConfig):
+class TransformerConfig(LongAttention, Feeding, ModelConfig):
     kind: Literal["transformer"] = "transformer"
     layers: PositiveInt = 6  # in the encoder, and in the decoder, unless one of the next two is given
     encoder_layers: PositiveInt | None = None
@@ -54,6 +57,7 @@ class TransformerConfig(ModelConfig):
     tied: bool = True  # output = target embedding; = source embedding too, where both sides share a vocabulary
     scale: bool = True  # embeddings are multiplied by √width
     output_bias: bool = False
+    decoder_attention: CausalName = "exact"  # of the decoder over itself; over the encoder it is always exact
     special: Special = OWN
     vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
     target_vocabulary: PositiveInt | None = None  # of the target, if it has one of its own; needs vocabulary
@@ -62,7 +66,10 @@ class TransformerConfig(ModelConfig):
         return self.special
 
     def reads(self) -> int | None:
-        return self.maximum if self.position == "learned" else None
+        return self.maximum if self.position == "learned" or self.attention == "linformer" else None
+
+    def forms(self) -> tuple[str, ...]:
+        return self.attention, self.decoder_attention
 
     def vocabularies(self) -> tuple[int | None, int | None]:
         return self.vocabulary, self.target_vocabulary
@@ -85,7 +92,7 @@ class Memory:
 class State:
     """The state while decoding: caches, and keys and values of the memory. It is used once."""
 
-    caches: list[Cache]
+    caches: list[Past]
     memory: list[Projected]
     lengths: Tensor
     padded: bool
@@ -112,8 +119,8 @@ class Transformer(nn.Module):
         self.target = self.source if shared else self._embedding(config, target_vocabulary or vocabulary)
         depths = config.encoder_layers or config.layers, config.decoder_layers or config.layers
         wirings = build_pair(config.wiring, encoder_layers=depths[0], decoder_layers=depths[1])
-        self.encoder = self._stack(config, depths[0], wirings[0], pattern=None, cross=False)
-        self.decoder = self._stack(config, depths[1], wirings[1], pattern=Causal(), cross=True)
+        self.encoder: Layers = self._stack(config, depths[0], wirings[0], form=config.attention, cross=False)
+        self.decoder: Layers = self._stack(config, depths[1], wirings[1], form=config.decoder_attention, cross=True)
         if config.tied:
             self.output = tied_output(self.target, bias=config.output_bias)
         else:
@@ -133,9 +140,8 @@ class Transformer(nn.Module):
         )
 
     @staticmethod
-    def _stack(
-        config: TransformerConfig, layers: int, wiring: Wiring, *, pattern: Pattern | None, cross: bool
-    ) -> Stack:
+    def _stack(config: TransformerConfig, layers: int, wiring: Wiring, *, form: AttentionName, cross: bool) -> Stack:
+        numbers = count()
         heads = (cross and config.decoder_heads) or config.heads
         hidden = (cross and config.decoder_hidden) or config.hidden
 
@@ -143,9 +149,17 @@ class Transformer(nn.Module):
             inside = config.position if config.position in ("shaw", "rotary", "alibi") else "none"
             position = positions.build(inside, width=config.width, heads=heads)
             return Block(
-                attention=MultiHead(config.width, heads=heads, pattern=pattern, position=position),
+                attention=config.heads_of(
+                    form,
+                    config.width,
+                    heads=heads,
+                    causal=cross,
+                    layer=next(numbers),
+                    maximum=config.maximum,
+                    position=position,
+                ),
                 cross=MultiHead(config.width, heads=heads) if cross else None,
-                feed_forward=FeedForward(config.width, hidden=hidden, activation=config.activation),
+                feed_forward=config.feed_forward(config.width, hidden=hidden, activation=config.activation),
                 wiring=wiring,
                 width=config.width,
                 dropout=config.dropout,
@@ -181,8 +195,7 @@ class Transformer(nn.Module):
         if steps is not None:
             return steps
         origin = torch.arange(len(memory.lengths), device=memory.lengths.device)
-        caches = [Cache() for _ in self.decoder.blocks]
-        return State(caches, self.decoder.remember(memory.states), memory.lengths, memory.padded, origin)
+        return State(self.decoder.past(), self.decoder.remember(memory.states), memory.lengths, memory.padded, origin)
 
     def step(self, token: Tensor, state: State | Steps) -> tuple[Tensor, State | Steps]:
         """The logits (B, V) of the token that follows `token` (B,), and the state after it."""

@@ -41,7 +41,7 @@ class Recipe(BaseModel, Generic[DataT, ModelT]):
 
     def to_toml(self) -> str:
         """Complete, defaults filled in."""
-        return tomli_w.dumps(_without_none(self.model_dump(mode="json")))
+        return tomli_w.dumps(_without_none(self.model_dump(mode="json", by_alias=True)))
 
     def refuse_ignored(self) -> None:
         """Refuse a key that is set and that the task does not use, by name."""

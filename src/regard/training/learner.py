@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from regard.data.streams import Batch
+from regard.layers.penalty import penalties
 
 BatchIn = TypeVar("BatchIn", bound=Batch, contravariant=True)
 
@@ -20,11 +22,16 @@ class Loss(Protocol[BatchIn]):
 
 
 class Learner(nn.Module):
-    """batch → loss. `DistributedDataParallel` wraps this module: it sees only what goes through `forward`."""
+    """batch → loss, with what layers add to it.
+
+    `DistributedDataParallel` wraps this module: it sees only what goes through `forward`.
+    """
 
     def __init__(self, module: nn.Module, task: Loss[Batch]) -> None:
         super().__init__()
         self.module, self.task = module, task
 
     def forward(self, batch: Batch) -> Tensor:
-        return self.task.loss(self.module, batch)
+        with penalties() as added:
+            loss = self.task.loss(self.module, batch)
+        return loss + batch.targets * torch.stack(added).sum() if added else loss

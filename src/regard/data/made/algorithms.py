@@ -1,0 +1,69 @@
+"""Algorithms on digits, to learn on short inputs and to test on longer ones (Dehghani 2019, table 4).
+
+copy      3 1 4        →  3 1 4
+reverse   3 1 4        →  4 1 3
+addition  4 1 + 7      →  4 8           most significant digit first
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
+
+from regard.errors import RegardError
+
+
+class Digits(BaseModel):
+    """Inputs of `shortest` to `longest` symbols."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    shortest: PositiveInt = 1
+    longest: PositiveInt = 40
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.shortest > self.longest:
+            raise RegardError(f"shortest = {self.shortest} is more than longest = {self.longest}")
+        return self
+
+    def draw(self, random: Random) -> tuple[str, str]:
+        """One example: an input and its output."""
+        raise NotImplementedError
+
+    def _digits(self, random: Random, length: int) -> str:
+        return "".join(random.choices("0123456789", k=length))
+
+
+class Copy(Digits):
+    """The same digits."""
+
+    def draw(self, random: Random) -> tuple[str, str]:
+        digits = self._digits(random, random.randint(self.shortest, self.longest))
+        return " ".join(digits), " ".join(digits)
+
+
+class Reverse(Digits):
+    """The digits from the last to the first."""
+
+    def draw(self, random: Random) -> tuple[str, str]:
+        digits = self._digits(random, random.randint(self.shortest, self.longest))
+        return " ".join(digits), " ".join(reversed(digits))
+
+
+class Addition(Digits):
+    """The sum of two numbers, which have `shortest` to `longest` symbols together with the plus between them."""
+
+    shortest: PositiveInt = 3
+
+    def draw(self, random: Random) -> tuple[str, str]:
+        digits = max(random.randint(self.shortest, self.longest), 3) - 1
+        first = random.randint(1, digits - 1)
+        left, right = (self._number(random, length) for length in (first, digits - first))
+        return " ".join([*str(left), "+", *str(right)]), " ".join(str(left + right))
+
+    @staticmethod
+    def _number(random: Random, digits: int) -> int:
+        return random.randint(10 ** (digits - 1) if digits > 1 else 0, 10**digits - 1)

@@ -1,0 +1,167 @@
+"""The Universal Transformer: one block of an encoder and one of a decoder, each applied again and again.
+
+    m = x_T,  x_t = block(x_{t−1} + P^t)        P^t: where a position stands, and how often the block was applied
+    each position halts when it needs no more steps (`halting`)                                Dehghani 2019
+
+| score | may look at | position | around it |
+|---|---|---|---|
+| scaled dot | padding; causal | position + time, before every step | `wiring`, one block shared over depth |
+
+`universal` reads a source and writes a target, as `transformer` does; `universal_encoder` is a body as `bert` is, and
+`universal_decoder` a language model as `gpt` is.
+
+B batch  L length  M width
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self, cast
+
+from pydantic import BaseModel, Field, PositiveInt
+
+from regard.layers.blocks import Block, Layers, Stack
+from regard.layers.universal import PONDER, THRESHOLD, Universal
+from regard.layers.wiring import WiringName
+from regard.models.bert import Bert, BertConfig
+from regard.models.facts import BodyConfig, ModelConfig, Pooling, Use
+from regard.models.gpt import GPT, GPTConfig
+from regard.models.transformer import Transformer, TransformerConfig
+from regard.special import OWN, Special
+
+
+class Turns(BaseModel):
+    """The keys that all three have."""
+
+    layers: PositiveInt = 6  # how often a block is applied, at most
+    width: PositiveInt = 512
+    heads: PositiveInt = 8
+    hidden: PositiveInt = 2048  # width of the feed-forward layer
+    wiring: WiringName = "post_norm"
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"
+    tied: bool = True  # output = embedding
+    halting: bool = True  # each position stops when it has pondered enough
+    threshold: float = Field(default=THRESHOLD, gt=0, lt=1)  # sum of probabilities at which a position halts
+    ponder: float = Field(default=PONDER, ge=0)  # weight of the mean number of steps in the loss
+
+    def repeated(self, layers: Layers) -> Universal:
+        """The first block of a stack, applied again and again."""
+        assert isinstance(layers, Stack)
+        return Universal(
+            cast(Block, layers.blocks[0]),
+            steps=self.layers,
+            width=self.width,
+            final=layers.final,
+            halting=self.halting,
+            threshold=self.threshold,
+            ponder=self.ponder,
+        )
+
+
+class UniversalConfig(Turns, ModelConfig):
+    kind: Literal["universal"] = "universal"
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+    special: Special = OWN
+    vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
+    target_vocabulary: PositiveInt | None = None  # of the target, if it has one of its own; needs vocabulary
+
+    def ids(self) -> Special:
+        return self.special
+
+    def vocabularies(self) -> tuple[int | None, int | None]:
+        return self.vocabulary, self.target_vocabulary
+
+
+class UniversalTransformer(Transformer):
+    """Encoder-decoder with the step protocol."""
+
+    def __init__(self, config: UniversalConfig, *, vocabulary: int, target_vocabulary: int | None = None) -> None:
+        plain = TransformerConfig(
+            layers=1,
+            width=config.width,
+            heads=config.heads,
+            hidden=config.hidden,
+            dropout=config.dropout,
+            position="none",
+            wiring=config.wiring,
+            activation=config.activation,
+            tied=config.tied,
+            special=config.special,
+        )
+        super().__init__(plain, vocabulary=vocabulary, target_vocabulary=target_vocabulary)
+        self.encoder, self.decoder = config.repeated(self.encoder), config.repeated(self.decoder)
+        self.alignment = f"decoder.{config.layers - 1}.block.cross"
+
+
+class UniversalEncoderConfig(Turns, BodyConfig):
+    kind: Literal["universal_encoder"] = "universal_encoder"
+    segments: Literal[0, 2] = 2  # how many kinds of segment; 0 does not tell them apart
+    pooling: Literal["first", "mean"] | None = None
+    masked_words: bool = True  # the head that predicts masked tokens
+
+    learns_words: ClassVar[Literal["", "masked", "two_way"]] = "masked"
+
+    def segments_told_apart(self) -> int:
+        return self.segments
+
+    def says_words(self) -> bool:
+        return self.masked_words
+
+    def suited(self, use: Use) -> Self:
+        return self.model_copy(update={"masked_words": self.masked_words and use in ("whole", "words")})
+
+
+class UniversalEncoder(Bert):
+    """tokens (B, L) → a vector for each token in its context (B, L, M)."""
+
+    def __init__(self, config: UniversalEncoderConfig, *, vocabulary: int) -> None:
+        plain = BertConfig(
+            layers=1,
+            width=config.width,
+            heads=config.heads,
+            hidden=config.hidden,
+            dropout=config.dropout,
+            segments=config.segments,
+            wiring=config.wiring,
+            activation=config.activation,
+            pooler=False,
+            next_sentence=False,
+            masked_words=config.masked_words,
+            special=config.special,
+        )
+        super().__init__(plain, vocabulary=vocabulary)
+        self.embedding.position = None  # the block adds positions before every step
+        self.layers = config.layers
+        self.body = config.repeated(self.body)
+
+
+class UniversalDecoderConfig(Turns, BodyConfig):
+    kind: Literal["universal_decoder"] = "universal_decoder"
+    maximum: PositiveInt = 1024  # tokens learned in one piece, unless data.block is given
+    pooling: Literal["last", "mean"] | None = None
+
+    def block(self) -> int:
+        return self.maximum
+
+    def pools(self) -> Pooling:
+        return self.pooling or "last"
+
+
+class UniversalDecoder(GPT):
+    """Causal language model with the step protocol; its source is a prompt to continue."""
+
+    def __init__(self, config: UniversalDecoderConfig, *, vocabulary: int) -> None:
+        plain = GPTConfig(
+            layers=1,
+            width=config.width,
+            heads=config.heads,
+            hidden=config.hidden,
+            dropout=config.dropout,
+            position="none",
+            wiring=config.wiring,
+            activation=config.activation,
+            tied=config.tied,
+            special=config.special,
+        )
+        super().__init__(plain, vocabulary=vocabulary)
+        self.layers = config.layers
+        self.body = config.repeated(self.body)
