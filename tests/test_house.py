@@ -19,7 +19,7 @@ from regard.tasks.base import Task
 
 SOURCE = Path(regard.__file__).parent
 ROOMS = [
-    *("errors", "version", "special", "checking", "durable", "kernels", "attention", "layers", "models", "decoding"),
+    *("errors", "version", "checking", "special", "durable", "kernels", "attention", "layers", "models", "decoding"),
     *("data", "tasks", "directory", "training", "interchange", "engines", "look", "serve", "recipes", "api"),
     *("commands", "cli"),
 ]

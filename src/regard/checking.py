@@ -1,15 +1,22 @@
-"""What is wrong with a table of settings, as a sentence with the key, what was found and what to do."""
+"""Tables of settings, and what is wrong with one as a sentence with the key, what was found and what to do."""
 
 from __future__ import annotations
 
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from regard.errors import RegardError, shown, unknown_name
 
 Config = TypeVar("Config", bound=BaseModel)
+
+
+class Settings(BaseModel):
+    """A table of settings. Each value has the type of its key, a whole number stands for a float, and no other value is
+    converted: heads = true or heads = "8" is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 def check(config: type[Config], settings: object, *, where: str) -> Config:

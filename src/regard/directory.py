@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from regard import durable
@@ -27,9 +28,64 @@ TOKENIZERS = ("tokenizer.json", "source.json", "target.json")
 CHECKPOINTS = "checkpoints"
 LAYERS = ("layers", "encoder_layers", "decoder_layers")
 SIZES = (*LAYERS, "width", "embedding", "heads", "hidden", "vocabulary", "target_vocabulary")
+NOTE = "regard"  # the name of the note in the header of weights.safetensors
+CHUNK = 1 << 20  # bytes
 
 
-def damaged_weights(path: Path, error: Exception) -> RegardError:
+class Note(BaseModel):
+    """What weights.safetensors says of its weights. A file from elsewhere, or of version 0.1, says nothing.
+
+    model   the [model] that they were trained with, keys without a value included: many of its keys, such as heads and
+            activation, change the answers and leave every shape as it is
+    sum     the CRC-32 of their bytes, against accidents
+    ended   the step that the run ended at
+    kept    the steps whose mean they are
+    """
+
+    model: dict[str, JsonValue] = {}
+    sum: int | None = None
+    ended: int = 0
+    kept: list[int] = []
+
+    def header(self) -> dict[str, str]:
+        """One note for all: safetensors writes several in any order, and equal weights make equal files."""
+        return {NOTE: self.model_dump_json()}
+
+
+def read_note(path: Path) -> Note:
+    """The note of a weights.safetensors."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            said = (file.metadata() or {}).get(NOTE)
+        return Note() if said is None else Note.model_validate_json(said, strict=True)
+    except (OSError, SafetensorError, ValidationError) as error:
+        raise damaged_weights(path, error) from None
+
+
+def require_whole(path: Path) -> None:
+    """Refuse a weights.safetensors whose numbers are not those that were written."""
+    written, found = read_note(path).sum, 0
+    if written is None:
+        return
+    with path.open("rb") as file:
+        file.seek(_header_of(file.read(8)))
+        while chunk := file.read(CHUNK):
+            found = zlib.crc32(chunk, found)
+    if found != written:
+        raise damaged_weights(path, "its numbers are not those that were written")
+
+
+def sum_of(content: bytes) -> int:
+    """The CRC-32 of all numbers in the content of a safetensors file."""
+    return zlib.crc32(memoryview(content)[_header_of(content[:8]) :])
+
+
+def _header_of(first: bytes) -> int:
+    """How many bytes stand before the numbers: eight that say how long the header is, and the header."""
+    return 8 + int.from_bytes(first, "little")
+
+
+def damaged_weights(path: Path, error: object) -> RegardError:
     return RegardError(f"{path} is damaged ({cut(error)}); copy the model directory again, or train it anew")
 
 
@@ -56,11 +112,12 @@ class ModelDirectory:
             )
 
     def tables(self) -> dict[str, Any]:
-        """The tables of the recipe, for those who cannot wait for torch: only their sizes are checked."""
+        """The tables of the recipe, for those who cannot wait for torch: only [model] is compared with the weights."""
         self.require()
         found = self._tables()
         model = found.get("model")
         if isinstance(model, dict):
+            self._require_same(model)
             self._require_sizes(model)
         return found
 
@@ -71,6 +128,17 @@ class ModelDirectory:
             raise RegardError(
                 f"{self.path / RECIPE} cannot be read ({cut(error)}); copy the model directory again"
             ) from None
+
+    def _require_same(self, model: Mapping[str, object]) -> None:
+        """Refuse a [model] that is not the one that the weights were trained with.
+
+        A key that the weights do not know came with a later version, and has its default.
+        """
+        for change in _changes(read_note(self.path / WEIGHTS).model, model):
+            raise RegardError(
+                f"{self.path / RECIPE} is not the recipe that {WEIGHTS} was trained with: {change}; "
+                "undo the change, or copy the model directory again"
+            )
 
     def _require_sizes(self, model: Mapping[str, object]) -> None:
         """Refuse sizes that the weights cannot have, before anybody makes room for a model of these sizes."""
@@ -147,6 +215,7 @@ class ModelDirectory:
 
         path = self.path / WEIGHTS
         try:
+            require_whole(path)
             return safetensors.torch.load_file(path)
         except (OSError, SafetensorError) as error:
             raise damaged_weights(path, error) from None
@@ -162,6 +231,17 @@ class ModelDirectory:
         if not isinstance(found, list) or not all(isinstance(label, str) for label in found):
             raise RegardError(f"{path} must be a list of texts; copy the model directory again")
         return tuple(found)
+
+
+def _changes(trained: Mapping[str, JsonValue], stated: Mapping[str, object], table: str = "model") -> Iterator[str]:
+    """The keys of a table whose values are not those of the training; a key without a value is left out of TOML."""
+    for key, before in trained.items():
+        now = stated.get(key)
+        if isinstance(before, dict) and isinstance(now, dict):
+            yield from _changes(before, now, f"{table}.{key}")
+        elif now != before:
+            said = ["not given" if value is None else shown(value) for value in (now, before)]
+            yield f"{table}.{key} is {said[0]} and was {said[1]}"
 
 
 def codec_files(codec: Codec) -> dict[str, bytes]:

@@ -1,20 +1,20 @@
 """The ids that every tokenizer learned here shares, and those of a vocabulary that came from elsewhere. No torch here:
 a runtime without it reads text too."""
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt
+from pydantic import NonNegativeInt
+
+from regard.checking import Settings
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 NAMES = ("<pad>", "<unk>", "<s>", "</s>")
 
 
-class Special(BaseModel):
+class Special(Settings):
     """The ids with a meaning of their own in one vocabulary; None where it has no such token.
 
     BERT's [CLS] begins a text and is `bos`, its [SEP] ends one and is `eos`. Marian begins answers with its padding, so
     there `bos` is `pad`; GPT-2 has one token for both ends and none for padding.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     pad: NonNegativeInt | None = None
     unk: NonNegativeInt | None = None

@@ -120,3 +120,13 @@ def test_what_was_learned_elsewhere_is_judged_by_pairs_that_are_given(there: Pat
         model.evaluate()
     (there / "pairs.tsv").write_text("the cat\tthe cat\na dog\ta dog\n", encoding="utf-8")
     assert model.evaluate(there / "pairs.tsv")["mrr"].value == 100
+
+
+def test_a_model_is_imported_into_the_current_folder_while_that_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    tiny_bert.save(tmp_path / "theirs")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    import_model(tmp_path / "theirs", "")
+    assert regard.load(tmp_path / "here").recipe.kind == "bert"

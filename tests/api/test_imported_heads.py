@@ -240,6 +240,8 @@ def test_what_their_class_does_not_compute_is_named_on_the_way_out(tmp_path: Pat
     recipe = tmp_path / "ours" / "recipe.toml"
     text = recipe.read_text()
     recipe.write_text(text.replace("[model]\n", '[model]\npooling = "mean"\n'))
+    weights = tmp_path / "ours" / "weights.safetensors"
+    safetensors.torch.save_file(safetensors.torch.load_file(weights), weights)  # without the note of their [model]
     with pytest.raises(RegardError, match="as BertForSequenceClassification, which has no pooling = 'mean'"):
         export_model(tmp_path / "ours", tmp_path / "back")
     recipe.write_text(text.replace('pooler_activation = "tanh"', 'pooler_activation = "relu"'))

@@ -106,3 +106,27 @@ def test_a_file_is_trained_by_its_name_alone(tmp_path, monkeypatch, capsys):
     assert said[0] == "mine.tsv is trained with the recipe labels: column 2 has 2 different values in 40 lines"
     assert said[1] == "columns: text = 1, label = 2 (by position: no header names them)"
     assert regard.train("mine.tsv", changes=changes).report == model.report
+
+
+@pytest.mark.parametrize("value", ["3", 1.5, float("nan"), [], {}, b"x", 10**20, -(10**20), object()])
+def test_what_look_cannot_show_is_told(value):
+    model = reversing("transformer")
+    for key in ("layer", "head"):
+        with pytest.raises(RegardError, match=f"look: {key} = "):
+            model.look("abc", **{key: value})
+    if not isinstance(value, str):
+        with pytest.raises(RegardError, match="look: reference = "):
+            model.look("abc", reference=value)
+
+
+@pytest.mark.parametrize("value", [3, None, 1.5, "training.steps=4", b"x", {"training.steps": 4}])
+def test_changes_that_are_no_list_are_told(value):
+    with pytest.raises(RegardError, match=r"changes = .*: a list is expected"):
+        regard.train("pairs", changes=value)
+
+
+@pytest.mark.parametrize("value", [10**20, -(10**20), 2**63, 0, -1, True, "3", 1.5, float("nan"), [], {}])
+@pytest.mark.parametrize("key", ["beam", "n_best", "max_length"])
+def test_a_number_that_no_search_can_have_is_told(key, value):
+    with pytest.raises(RegardError, match=rf"decoding: ({key}|beam) = "):
+        reversing("transformer")("abc", **{key: value})

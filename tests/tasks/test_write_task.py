@@ -91,6 +91,7 @@ def test_test_files_are_judged_and_may_be_several(tmp_path):
 
 
 @BOTH
+@pytest.mark.filterwarnings("ignore:a prompt is too long")
 def test_prompts_together_are_prompts_one_by_one(kind):
     model = written(kind)
     prompts = ["the cat", "a", "the dog sat on the log.\nthe ", ""]
@@ -133,6 +134,26 @@ def test_a_beam_is_searched_within_reach_and_refused_beyond():
     assert model.write("the cat", beam=4, max_length=8, stop=wide.text[3]) == [wide.text[:3].partition(wide.text[3])[0]]
     with pytest.raises(RegardError, match="more than the 24 the model can look back on"):
         model.write("the cat", beam=3, max_length=30)
+
+
+@pytest.mark.parametrize("kind", ["gpt", "rnn"])
+def test_only_the_end_of_a_long_prompt_is_read_and_that_is_told(kind, monkeypatch):
+    monkeypatch.setattr("regard.tasks.write.task.PROMPT", 48)
+    model, read = written(kind), {"gpt": 12, "rnn": 48}[kind]  # characters are tokens, and the gpt has a block of 24
+    prompt = "the cat sat on the mat. " * 100
+    told = f"only the last {read} of 2,400 tokens are read"
+    with pytest.warns(UserWarning, match=f"a prompt is too long: {told}"):
+        answer = model(prompt, max_length=6)
+    with pytest.warns(UserWarning, match=told):
+        assert "".join(model.stream(prompt, max_length=6)) == answer
+    assert model(prompt[-read:], max_length=6) == answer
+    with pytest.warns(UserWarning, match=told):
+        assert model.look(prompt).notes == (told,)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.look(prompt[-read:]).notes == ()
+        (told,) = model.look(prompt, reference="the").notes
+    assert told == f"only the last {2 * read + 1 if kind == 'gpt' else read + 1} of 2,403 tokens are read"
 
 
 def test_unknown_characters_in_a_prompt_are_read_as_unknown():

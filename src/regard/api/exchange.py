@@ -7,8 +7,9 @@ from pathlib import Path
 from regard import durable, models, recipes, tasks
 from regard.api.body import open_model
 from regard.api.loading import complete, path_of, stored_recipe
-from regard.directory import RECIPE, REPORT, WEIGHTS, ModelDirectory, codec_files
+from regard.directory import RECIPE, REPORT, WEIGHTS, ModelDirectory, Note, codec_files
 from regard.errors import RegardError
+from regard.interchange.files import require_new
 from regard.interchange.huggingface import Imported, export_directory, import_directory
 from regard.interchange.packages import find_directory
 from regard.interchange.sentence_transformers import WAYS, pooling_files, read_longest, read_pooling
@@ -26,7 +27,7 @@ def import_model(source: str | Path, out: str | Path) -> Complete:
 
     All of it is written or nothing, so that the same call works once there is space on the disk.
     """
-    made = _new(path_of(out))
+    made = require_new(path_of(out))
     directory = find_directory(source if isinstance(source, str) else path_of(source))
     came = import_directory(directory)
     if came.tokenizers is None:
@@ -44,7 +45,7 @@ def import_model(source: str | Path, out: str | Path) -> Complete:
         **codec_files(Codec(came.tokenizers, () if came.head is None else tuple(came.head.labels))),
         RECIPE: recipe.to_toml().encode(),
         REPORT: reports.dump(_report(came, task=task, kind=config.kind)),
-        WEIGHTS: to_bytes(dict(came.weights)),
+        WEIGHTS: to_bytes(dict(came.weights), Note(model=recipe.model.model_dump(mode="json"))),
     }
     durable.write_directory(made, files)
     return recipe
@@ -73,12 +74,6 @@ def export_model(directory: str | Path, out: str | Path) -> None:
     export_directory(
         out, config=model.config, weights=model.weights, tokenizers=model.tokenizers, head=model.head, more=more
     )
-
-
-def _new(out: Path) -> Path:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise RegardError(f"{out} exists and is not empty; name a directory that does not exist yet")
-    return out
 
 
 def _report(came: Imported, *, task: str, kind: str) -> Report:

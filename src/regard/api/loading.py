@@ -31,7 +31,6 @@ def load(path: str | Path, *, changes: Iterable[str] = (), why: str = "it was as
     `changes` are keys of its recipe's [data], as KEY=VALUE, for data of another form than that of the training.
     """
     directory = ModelDirectory(path_of(path))
-    directory.tables()  # checks the sizes before a model of these sizes is made
     recipe = stored_recipe(directory, changes)
     task = tasks.task(recipe.task).from_setting(setting(recipe), directory.codec(recipe.model.ids()))
     require_room(task.module, recipe.model, device=torch.device("cpu"), each=LOADED)
@@ -55,7 +54,11 @@ def path_of(given: object) -> Path:
 
 
 def stored_recipe(directory: ModelDirectory, changes: Iterable[str] = ()) -> Complete:
-    """The complete recipe of a model directory, with changes to it as KEY=VALUE."""
+    """The complete recipe of a model directory, with changes to it as KEY=VALUE.
+
+    Its [model] is compared with the weights before anybody makes a model of these sizes.
+    """
+    directory.tables()
     path = directory.path / RECIPE
     recipe = recipes.load(path, changes)
     if missing := [name for name in TABLES if name not in recipe.model_fields_set]:

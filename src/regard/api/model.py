@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 from torch import nn
 
 from regard import tasks
+from regard.checking import Settings
 from regard.decoding.config import DecodingConfig, changed, shortened
 from regard.errors import RegardError, shown
 from regard.look.capture import capture, capture_maps
@@ -23,6 +24,15 @@ from regard.tasks.counting import counted_by, counter
 from regard.training.report import Report
 
 LOOKED_AT_TOGETHER = 256  # inputs that statistics look at together
+MOST = 10**6  # layers or heads of a model
+
+
+class View(Settings):
+    """What `look` is asked to show: one layer, one head, or what is looked at for an answer that is given."""
+
+    layer: Annotated[int, Field(gt=-MOST, lt=MOST)] | None = None
+    head: Annotated[int, Field(gt=-MOST, lt=MOST)] | None = None
+    reference: str | None = None
 
 
 class Model:
@@ -125,12 +135,13 @@ class Model:
         With `layer` or `head`, no other weights are computed. The record shows itself in a notebook;
         `.save("look.html")` writes the page, .png a picture, .json the numbers.
         """
+        view = check(View, {"layer": layer, "head": head, "reference": reference}, where="look")
         chosen = self.options(decoding=decoding, **options).decoding
         if self.task.looked_at is not None and decoding is None and "max_length" not in options:
             chosen = shortened(chosen, self.task.looked_at)
-        sight = self.task.sight(self.module, self.surface.from_json(asked), Looking(chosen, reference))
-        only = "*" if layer is None else sight.layer_paths(layer)
-        record = capture(self.module, sight, only=only, head=head)
+        sight = self.task.sight(self.module, self.surface.from_json(asked), Looking(chosen, view.reference))
+        only = "*" if view.layer is None else sight.layer_paths(view.layer)
+        record = capture(self.module, sight, only=only, head=view.head)
         return replace(record, model={"name": str(self.path), "kind": self.recipe.kind, "task": self.recipe.task})
 
     def statistics(self, asked: Sequence[object]) -> dict[str, Any]:

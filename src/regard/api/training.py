@@ -90,6 +90,7 @@ def _train(recipe: Complete, body: Imported | None, directory: ModelDirectory, c
         config=recipe.training,
         directory=directory.path,
         names={"task": recipe.task, "kind": recipe.kind},
+        settings=recipe.model.model_dump(mode="json"),
         width=recipe.model.width,
         objective=prepared.objective,
         validate=prepared.validate,

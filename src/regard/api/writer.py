@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.api.model import Model
 from regard.decoding.config import DecodingConfig
-from regard.errors import RegardError
+from regard.errors import RegardError, shown
 
 
 class Writer(Model):
@@ -15,8 +15,8 @@ class Writer(Model):
 
     def write(self, prompt: str = "", *, samples: int = 1, **options: Any) -> list[str]:
         """Several continuations of a prompt, drawn at once; options are keys of [decoding], such as temperature."""
-        if samples < 1:
-            raise RegardError(f"samples={samples}: expected a whole number of at least 1")
+        if not isinstance(samples, int) or samples < 1:
+            raise RegardError(f"samples={shown(samples)}: expected a whole number of at least 1")
         drawn = {"sample": True, "n_best": samples} if samples > 1 else {}
         return [answer.text for answer in self.answers([prompt], **{**drawn, **options})[0]]
 

@@ -155,7 +155,6 @@ def _own_lines(directory: ModelDirectory) -> list[str]:
     from regard.api.loading import stored_recipe  # which imports torch
     from regard.api.model import examples_of
 
-    directory.require()
     recipe = stored_recipe(directory)
     try:
         found = tasks.task(recipe.task).lines(examples_of(recipe, directory.path))

@@ -7,17 +7,15 @@ from hashlib import blake2b
 from typing import Generic, TypeVar
 
 import numpy
-from pydantic import BaseModel, ConfigDict
 
+from regard.checking import Settings
 from regard.errors import RegardError
 
 SetT = TypeVar("SetT")
 
 
-class DataTable(BaseModel):
+class DataTable(Settings):
     """The keys that the [data] of every task has; each task defines the entries and adds keys of its own."""
-
-    model_config = ConfigDict(extra="forbid")
 
     train: object = None
     valid: object = None

@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Protocol, Self
 
 import tokenizers
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from regard import durable
+from regard.checking import Settings
 from regard.data.tokenizer_file import read_file, require_usable
 from regard.data.vocabularies import SPACE, Kind, Split, learn
 from regard.errors import RegardError
 from regard.special import NAMES, OWN, Special
 
 
-class TokenizerConfig(BaseModel):
+class TokenizerConfig(Settings):
     """The [tokenizer] table of a recipe."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kind: Kind = "bpe"
     vocabulary: int = Field(8000, gt=len(NAMES), description="entries, the four special ones included")

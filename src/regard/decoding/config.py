@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from regard.checking import Settings
 
 LONGEST = 1 << 16  # tokens of an answer
 
 
-class DecodingConfig(BaseModel):
+class DecodingConfig(Settings):
     """How answers are searched for. Lengths count the tokens of an answer; `max_length` counts EOS too."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     beam: int = Field(5, ge=1, le=256, description="hypotheses kept alive for each source; 1 is greedy")
     length_penalty: float = Field(1.0, ge=0, le=100, description="score = sum of log p / length ** length_penalty")

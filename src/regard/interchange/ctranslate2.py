@@ -24,7 +24,7 @@ from safetensors import SafetensorError, deserialize
 from regard import durable
 from regard.data.pairs import shortlist
 from regard.data.tokenizers import Tokenizer
-from regard.directory import WEIGHTS, ModelDirectory, damaged_weights
+from regard.directory import WEIGHTS, ModelDirectory, damaged_weights, require_whole
 from regard.errors import RegardError
 from regard.interchange.expressible import obstacle
 from regard.interchange.files import require_new
@@ -214,6 +214,7 @@ class _Weights:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
+            require_whole(path)
             stored = dict(deserialize(path.read_bytes()))
         except (OSError, SafetensorError) as error:
             raise damaged_weights(path, error) from None

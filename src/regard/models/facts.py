@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
 
+from regard.checking import Settings
 from regard.special import OWN, Special
 
 if TYPE_CHECKING:
@@ -25,10 +26,8 @@ on the text, a head on each token, or a head that points at a span."""
 BLOCK = 64  # tokens in one piece of a text
 
 
-class ModelConfig(BaseModel):
+class ModelConfig(Settings):
     """The [model] of every kind."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: str
     width: PositiveInt

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import BaseModel, Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 from torch import nn
 
+from regard.checking import Settings
 from regard.errors import RegardError
 from regard.layers.experts import BALANCE, Experts
 from regard.layers.feed_forward import Activation, FeedForward
@@ -14,7 +15,7 @@ from regard.layers.feed_forward import Activation, FeedForward
 USED = 2
 
 
-class Feeding(BaseModel):
+class Feeding(Settings):
     """A config inherits these keys beside its own."""
 
     experts: PositiveInt | None = None  # how many feed-forward layers stand side by side; one for all unless given

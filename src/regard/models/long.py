@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from regard.attention import MultiHead
 from regard.attention.linformer import Linformer, Projections
 from regard.attention.patterns import Blocks, Causal, Global, Pattern, Random, Window
 from regard.attention.performer import Performer
 from regard.attention.positions import Position
+from regard.checking import Settings
 from regard.errors import RegardError
 
 AttentionName = Literal["exact", "window", "big_bird", "linformer", "performer"]
@@ -42,7 +43,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
 }
 
 
-class LongAttention(BaseModel):
+class LongAttention(Settings):
     """The keys of [model] that choose a form of attention. A config inherits them beside its own."""
 
     model_config = ConfigDict(populate_by_name=True)

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self, cast
 
-from pydantic import BaseModel, Field, PositiveInt
+from pydantic import Field, PositiveInt
 
+from regard.checking import Settings
 from regard.layers.blocks import Block, Layers, Stack
 from regard.layers.universal import PONDER, THRESHOLD, Universal
 from regard.layers.wiring import WiringName
@@ -29,7 +30,7 @@ from regard.models.transformer import Transformer, TransformerConfig
 from regard.special import OWN, Special
 
 
-class Turns(BaseModel):
+class Turns(Settings):
     """The keys that all three have."""
 
     layers: PositiveInt = 6  # how often a block is applied, at most

@@ -71,7 +71,7 @@ def load(recipe: str | Path, changes: Iterable[str] = (), *, tell: Tell = lambda
 
     `changes` are of the form "training.steps=500"; `tell` is called with what was decided for the user.
     """
-    name, changes = str(recipe), list(changes)
+    name, changes = str(recipe), _listed(changes)
     if _is_data(name):
         fitting, why = recipe_for(name)
         tell(f"{name} is trained with the recipe {fitting}: {why}")
@@ -88,7 +88,7 @@ def load(recipe: str | Path, changes: Iterable[str] = (), *, tell: Tell = lambda
 def parse(text: str, *, where: str, changes: Iterable[str] = ()) -> Wish:
     """A recipe from its TOML; `where` is named in errors."""
     table = _tables(text, where=where)
-    for change in changes:
+    for change in _listed(changes):
         _apply(table, change)
     return make(table, where=where)
 
@@ -201,6 +201,13 @@ def _find(recipe: str) -> tuple[str, str]:
 def _unreadable(name: str, error: OSError | ValueError) -> RegardError:
     reason = error.strerror if isinstance(error, OSError) else str(error)
     return RegardError(f"{shown(name, most=300)} cannot be read: {reason}; name another file")
+
+
+def _listed(changes: object) -> list[str]:
+    """Changes that were given in Python, where one text is easily taken for a list of them."""
+    if isinstance(changes, str | bytes | Mapping) or not isinstance(changes, Iterable):
+        raise RegardError(f'changes = {shown(changes)}: a list is expected, for example ["training.steps=500"]')
+    return list(map(str, changes))
 
 
 def _apply(table: dict[str, Any], change: str) -> None:

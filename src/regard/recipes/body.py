@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from regard.checking import Settings
 from regard.models.facts import Pooling
 
 
-class Pretrained(BaseModel):
+class Pretrained(Settings):
     """`[model] body = "…"`: sizes and first weights are those of a model directory, or of one inside a package.
 
     When training begins, this becomes the config of the body's kind, so that the recipe beside the model is complete.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["body"] = "body"
     body: str = Field(

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from regard.checking import Settings
 from regard.data.splits import DataTable
 from regard.data.tokenizers import TokenizerConfig
 from regard.decoding.config import DecodingConfig
@@ -22,10 +23,8 @@ DataT = TypeVar("DataT", bound=DataTable)
 ModelT = TypeVar("ModelT", bound=ModelConfig | Pretrained)
 
 
-class Recipe(BaseModel, Generic[DataT, ModelT]):
+class Recipe(Settings, Generic[DataT, ModelT]):
     """task, [data], [tokenizer], [model], [training], [decoding]."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: str
     data: DataT

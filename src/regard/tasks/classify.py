@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.checking import Settings
 from regard.data.files import Column, is_numbered, read_rows
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import Row
@@ -23,14 +24,12 @@ from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, label_numbers, 
 from regard.tasks.surfaces import Texts, one_or_two, texts_of
 
 
-class TextColumns(BaseModel):
+class TextColumns(Settings):
     """Where an example stands in a row: names, or numbers counted from 1.
 
     In TSV and CSV a name means that the first line is a header. Not given: the first two columns of a TSV, "text" and
     "label" elsewhere. With `pair`, examples are pairs of texts.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     text: PositiveInt | str | None = None
     pair: PositiveInt | str | None = None

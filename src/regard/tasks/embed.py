@@ -18,11 +18,12 @@ from typing import Self
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard import models
+from regard.checking import Settings
 from regard.data.files import Column, has_column, is_numbered, read_rows
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import Row
@@ -38,14 +39,12 @@ SCALE = 20.0
 TOGETHER = 1024  # texts that are compared with all others at once
 
 
-class SimilarColumns(BaseModel):
+class SimilarColumns(Settings):
     """Where a pair stands in a row: names, or numbers counted from 1.
 
     In TSV and CSV a name means that the first line is a header. Not given: the first two columns of a TSV, "text" and
     "pair" elsewhere. `score` is read from those files that have it.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     text: PositiveInt | str | None = None
     pair: PositiveInt | str | None = None

@@ -21,10 +21,11 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Self, TypedDict
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.checking import Settings
 from regard.data.files import Column, is_numbered, read_rows
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import Row
@@ -39,14 +40,12 @@ RELEVANCE = "relevance"
 CHOICES = ("not relevant", "relevant")
 
 
-class RankColumns(BaseModel):
+class RankColumns(Settings):
     """Where an example stands in a row: names, or numbers counted from 1.
 
     In TSV and CSV a name means that the first line is a header. Not given: the first three columns of a TSV, "query",
     "text" and "label" elsewhere.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     query: PositiveInt | str | None = None
     text: PositiveInt | str | None = None

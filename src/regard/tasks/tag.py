@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal, Self, TypedDict, TypeGuard, final
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard.checking import Settings
 from regard.data.files import read_lines, read_object
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import IGNORED, Row
@@ -36,13 +37,11 @@ Part = tuple[Row, list[tuple[int, int]]]  # tokens, and which word (by number) b
 Asked = str | tuple[str, ...]  # a text, or its words
 
 
-class TagColumns(BaseModel):
+class TagColumns(Settings):
     """Where word and tag stand on a line: numbers counted from 1, the first and the last unless given.
 
     In JSONL, the keys of the list of words and of the list of tags: "words" and "tags" unless given.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     word: PositiveInt | str | None = None
     tag: PositiveInt | str | None = None

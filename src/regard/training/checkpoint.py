@@ -23,6 +23,7 @@ from pydantic import BaseModel, Field, ValidationError
 from torch import Tensor, nn
 
 from regard import durable
+from regard.directory import Note, sum_of
 from regard.errors import RegardError, listed
 from regard.training import averaging, randomness
 from regard.training.run import Run
@@ -378,9 +379,13 @@ def _read_bytes(path: Path) -> bytes:
         raise DamagedError(f"{path.name} cannot be read") from error
 
 
-def to_bytes(tensors: Tensors, notes: dict[str, str] | None = None) -> bytes:
-    """The content of a safetensors file; `notes` are written into its header."""
-    return safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, notes)
+def to_bytes(tensors: Tensors, note: Note | None = None) -> bytes:
+    """The content of a safetensors file; a note is written into its header, with the sum of the tensors."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    if note is None:
+        return safetensors.torch.save(plain)
+    whole = note.model_copy(update={"sum": sum_of(safetensors.torch.save(plain))})
+    return safetensors.torch.save(plain, whole.header())
 
 
 def _canonical(state: Any) -> bytes:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from regard.checking import Settings
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 MOST_STEPS = 10**8 - 1  # the names of checkpoints have eight digits
 
 
-class TrainingConfig(BaseModel):
+class TrainingConfig(Settings):
     """A step is one update of the weights. Where a number switches something on, 0 leaves it off."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     steps: int = Field(10_000, ge=1, le=MOST_STEPS, description="updates to make at most; schedules end here")
     minutes: float | None = Field(None, gt=0, description="wall-clock budget: stop cleanly after this long")
@@ -25,7 +25,9 @@ class TrainingConfig(BaseModel):
     warmup: int = Field(1000, ge=0, le=MOST_STEPS, description="steps of linear rise to the highest rate")
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     optimiser: Literal["adam", "adamw"] = "adam"
-    betas: tuple[Share, Share] = Field((0.9, 0.98), description="memory of the gradient's mean and of its square")
+    betas: tuple[Share, Share] = Field(
+        (0.9, 0.98), strict=False, description="memory of the gradient's mean and of its square"
+    )
     epsilon: float = Field(1e-9, gt=0, description="added to the square root that divides the gradient's mean")
     weight_decay: float = Field(0.0, ge=0, description="on matrices only: not on biases, norms, embeddings, positions")
     clip: float = Field(

@@ -9,13 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import safetensors
+from pydantic import JsonValue
 from rich.console import Console
 from torch import nn
 
 from regard import durable
 from regard.data.streams import Batch, Stream
-from regard.directory import CHECKPOINTS, CURVE, REPORT, WEIGHTS, ModelDirectory
+from regard.directory import CHECKPOINTS, CURVE, REPORT, WEIGHTS, ModelDirectory, Note, read_note
 from regard.errors import RegardError
 from regard.kernels.linear import set_products
 from regard.tasks.base import Objective
@@ -31,7 +31,6 @@ from regard.training.run import Run
 from regard.training.validation import Judge
 
 LIMITS = ("training.steps", "training.minutes", "training.patience")  # how long a run lasts
-KEPT = "kept"  # a note in weights.safetensors: the step a run ended at, and the steps whose mean the weights are
 FLOP_BATCHES = 3  # batches on which the cost of learning is counted
 
 
@@ -43,6 +42,7 @@ def train(
     config: TrainingConfig,
     directory: Path,
     names: Mapping[str, str],
+    settings: Mapping[str, JsonValue] | None = None,
     width: int | None = None,
     objective: Objective | None = None,
     validate: Judge | None = None,
@@ -52,10 +52,11 @@ def train(
 ) -> dict[str, Any]:
     """Train a model in a directory, or resume its training there; return the report, and the model ready to use.
 
-    `names` holds the `task` and the `kind` for the report. `validate` gives scores while training and for the last
-    step, `objective` says which of them ranks checkpoints, `score` (otherwise `validate`) judges the final weights.
-    Writes weights.safetensors, curve.png and, last, report.json: then the run is finished, and calling again changes
-    nothing unless steps are left or one of these files is damaged. Raises `Interrupted` after Ctrl-C.
+    `names` holds the `task` and the `kind` for the report, `settings` the [model] that is noted beside the weights.
+    `validate` gives scores while training and for the last step, `objective` says which of them ranks checkpoints,
+    `score` (otherwise `validate`) judges the final weights. Writes weights.safetensors, curve.png and, last,
+    report.json: then the run is finished, and calling again changes nothing unless steps are left or one of these files
+    is damaged. Raises `Interrupted` after Ctrl-C.
     """
     device = machine.prepare(config)
     model.to(device)
@@ -94,7 +95,8 @@ def train(
             if checkpoints.newest != run.step or config.minutes or not validated:
                 checkpoints.save(run)
             interruption(run)
-        kept = _conclude(run, task, checkpoints, directory=directory, names=names, score=score or validate)
+        note = Note(model=dict(settings or {}), ended=run.step)
+        kept = _conclude(run, task, checkpoints, directory=directory, names=names, note=note, score=score or validate)
         if console:
             console.out(kept)
     elif console:
@@ -128,6 +130,7 @@ def _conclude(
     *,
     directory: Path,
     names: Mapping[str, str],
+    note: Note,
     score: Judge | None,
 ) -> str:
     """Write the results; return a sentence that says which steps the weights are from.
@@ -140,9 +143,8 @@ def _conclude(
     else:
         load_weights(run.model, checkpoints.final_weights(run), origin=checkpoints.directory)
         kept = checkpoints.kept
-        # safetensors writes several notes in any order: one note keeps equal files equal
-        notes = {KEPT: f"{run.step}: {' '.join(map(str, kept))}"}
-        durable.write_file(directory / WEIGHTS, to_bytes(weights_of(run.model), notes))
+        note = note.model_copy(update={"kept": kept})
+        durable.write_file(directory / WEIGHTS, to_bytes(weights_of(run.model), note))
     scores = watchers.judge(run, score) if score else {}
     batches = run.batches.stream(epoch=run.epoch, position=run.position)
     cost = report.flops_per_target(run.model, task, islice(batches, FLOP_BATCHES))
@@ -161,11 +163,10 @@ def _written(directory: Path, run: Run) -> list[int]:
     """
     try:
         require_fit(run.model, ModelDirectory(directory).weights(), origin=directory / WEIGHTS)
-        with safetensors.safe_open(directory / WEIGHTS, "pt") as file:
-            ended, _, kept = (file.metadata() or {}).get(KEPT, "").partition(": ")
-        return [int(step) for step in kept.split()] if ended == str(run.step) else []
-    except (RegardError, ValueError):
+        note = read_note(directory / WEIGHTS)
+    except RegardError:
         return []
+    return note.kept if note.ended == run.step else []
 
 
 def _finished(directory: Path, run: Run) -> bool:

@@ -17,9 +17,9 @@ from random import Random
 from typing import Protocol
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import PositiveInt
 
-from regard.checking import check
+from regard.checking import Settings, check
 from regard.data.made import algorithms, listops
 from regard.errors import RegardError, cut
 
@@ -37,9 +37,7 @@ class Rule(Protocol):
         ...
 
 
-class _Amount(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _Amount(Settings):
     examples: PositiveInt
 
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 from random import Random
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, model_validator
+from pydantic import PositiveInt, model_validator
 
+from regard.checking import Settings
 from regard.errors import RegardError
 
 
-class Digits(BaseModel):
+class Digits(Settings):
     """Inputs of `shortest` to `longest` symbols."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     shortest: PositiveInt = 1
     longest: PositiveInt = 40

@@ -13,8 +13,9 @@ from random import Random
 from statistics import median
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
+from regard.checking import Settings
 from regard.errors import RegardError
 
 FEWEST = 4  # tokens of the shortest list: [MAX 1 2 ]
@@ -29,10 +30,8 @@ VALUES: dict[str, Callable[[list[int]], int]] = {
 }
 
 
-class ListOps(BaseModel):
+class ListOps(Settings):
     """Lists of `shortest` to `longest` tokens, nested at most `depth` deep, with at most `arguments` for each."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     shortest: PositiveInt = 16
     longest: PositiveInt = 512

@@ -3,29 +3,26 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import PositiveInt
 
+from regard.checking import Settings
 from regard.data.files import is_numbered, read_lines, read_rows, stamp
 from regard.errors import RegardError
 
 
-class Files(BaseModel):
+class Files(Settings):
     """Two files whose lines belong together: line n of one and line n of the other are a pair."""
-
-    model_config = ConfigDict(extra="forbid")
 
     source: str
     target: str
 
 
-class Columns(BaseModel):
+class Columns(Settings):
     """The columns of a pair: names, or numbers counted from 1.
 
     In TSV and CSV a name means that the first line is a header. Not given: the first two columns of a TSV,
     "source" and "target" in CSV, JSONL and Parquet.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     source: PositiveInt | str | None = None
     target: PositiveInt | str | None = None

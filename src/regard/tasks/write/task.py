@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,7 @@ TOGETHER = 4096  # tokens judged together
 LANES = 32  # parts of a text that a recurrent model is judged on side by side
 LEAD = 256  # tokens that it reads before each part, so that its state is that of the text
 LEARNED = 8000  # characters of a text that a vocabulary learns from at a time
+PROMPT = 1 << 16  # tokens of a prompt that are read at most
 SALIENT = 128  # the longest text for which saliency is computed, in tokens
 
 
@@ -224,7 +226,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
             yield self.answer(model, [asked], options)[0][0].text  # a beam is known only at its end
             return
         shown = 0
-        for (text,) in self.writing(model, self.tokenizer.encode([asked]), decoding=decoding, stop=options.stop):
+        for (text,) in self.writing(model, self._prompts([asked]), decoding=decoding, stop=options.stop):
             if text.sure > shown:
                 yield text.text[shown : text.sure]
                 shown = text.sure
@@ -242,7 +244,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
 
         `tree` keeps what a beam search for a single prompt considered.
         """
-        every = self.tokenizer.encode(list(prompts))
+        every = self._prompts(prompts)
         found: list[list[Answer]] = []
         together = max(decoding.batch_tokens // max(max(map(len, every), default=1), 1), 1)
         for start in range(0, len(every), together):
@@ -255,6 +257,21 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
                 pass
             found += writing.answers()
         return found
+
+    def _prompts(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of prompts. Prompts that are too long lose their beginning, and a warning says so."""
+        every = self.tokenizer.encode(list(texts))
+        read = [self._end(prompt) for prompt in every]
+        for whole, end in zip(every, read, strict=True):
+            if len(end) < len(whole):
+                warnings.warn(f"a prompt is too long: {_cut(whole, end)}", stacklevel=2)
+        return read
+
+    def _end(self, prompt: list[int]) -> list[int]:
+        """What is read of a prompt: as Continuation, half of what the model can look back on if it is longer."""
+        if self.reach is None or self.reach > PROMPT:
+            return prompt[-PROMPT:]
+        return prompt if len(prompt) <= self.reach else prompt[-max(self.reach // 2, 1) :]
 
     def writing(
         self, model: nn.Module, prompts: Sequence[Sequence[int]], *, decoding: DecodingConfig, stop: Sequence[str] = ()
@@ -315,15 +332,20 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
             chosen=whole[1:],
             inputs=tuple(tokenizer.pieces(whole[:-1])),
             beam=tree.to_json(tokenizer.pieces),
+            notes=self._notes(asked + (reference or ""), forced=reference is not None),
         )
+
+    def _notes(self, text: str, *, forced: bool) -> tuple[str, ...]:
+        """What the viewer must know of a text that is too long to be looked at whole."""
+        whole = self.tokenizer.encode([text])[0]
+        read = self._last(whole) if forced else self._end(whole)
+        return (_cut(whole, read),) if len(read) < len(whole) else ()
 
     def _written(self, model: nn.Module, text: str, decoding: DecodingConfig, tree: Tree) -> tuple[list[int], str]:
         """The prompt, as far as the model looks back on it, and its continuation: as tokens, and the latter as text."""
         special = self.tokenizer.special
-        prompt = self.tokenizer.encode([text])[0] or [special.bos]
+        prompt = self._end(self.tokenizer.encode([text])[0]) or [special.bos]
         if self.reach is not None:
-            if len(prompt) > self.reach:
-                prompt = prompt[-max(self.reach // 2, 1) :]
             decoding = shortened(decoding, max(self.reach - len(prompt), 1))
         answer = self.continued(model, [text], decoding=decoding, tree=tree)[0][0]
         ended = len(answer.logprobs) > len(answer.tokens)
@@ -335,7 +357,10 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
         if not whole:
             raise RegardError("there is no text to look at; give some")
         whole = whole if len(whole) > 1 else [self.tokenizer.special.bos, *whole]
-        return whole if self.reach is None else whole[-self.reach - 1 :]
+        return self._last(whole)
+
+    def _last(self, whole: list[int]) -> list[int]:
+        return whole[-min(self.reach or PROMPT, PROMPT) - 1 :]
 
 
 def _check(setting: Setting[WriteData]) -> None:
@@ -352,6 +377,10 @@ def _check(setting: Setting[WriteData]) -> None:
     longest, block = model.reads(), data.block or model.block()
     if longest is not None and block > longest:
         raise RegardError(f"data.block={block} exceeds the {longest} learned positions; set model.maximum={block}")
+
+
+def _cut(whole: Sequence[int], end: Sequence[int]) -> str:
+    return f"only the last {len(end):,} of {len(whole):,} tokens are read"
 
 
 def _device(model: SaysNext) -> torch.device:
