@@ -16,7 +16,7 @@ from regard.training.config import TrainingConfig
 TABLES = [
     *(TokenizerConfig, DecodingConfig, TrainingConfig, Pretrained, Special),
     *(models.config_class(kind) for kind in models.KINDS),
-    *{tasks.task(name).data for name in tasks.TASKS},
+    *dict.fromkeys(tasks.task(name).data for name in tasks.TASKS),
 ]
 WRONG = {
     bool: ["no", 1, 0, 1.0, [], {}],
