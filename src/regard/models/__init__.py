@@ -42,6 +42,9 @@ KINDS = {
     "transformer": Kind(
         "regard.models.transformer", "TransformerConfig", "Transformer", "encoder-decoder made of attention alone"
     ),
+    "conv_seq2seq": Kind(
+        "regard.models.conv_seq2seq", "ConvSeq2SeqConfig", "ConvSeq2Seq", "convolutional encoder-decoder with attention"
+    ),
     "rnn": Kind("regard.models.rnn", "RNNConfig", "RNN", "recurrent causal language model", "causal"),
     "gpt": Kind("regard.models.gpt", "GPTConfig", "GPT", "causal language model made of attention alone", "causal"),
     "bert": Kind("regard.models.bert", "BertConfig", "Bert", "encoder that reads a text from both sides", "encoder"),
