@@ -1,5 +1,7 @@
 """The recurrent encoder-decoder: against NumPy one step at a time, against itself by other roads, and learning."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from pydantic import ValidationError
@@ -7,11 +9,13 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+import regard
 from regard.attention.recorder import recording
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.recipes.presets import PRESETS
 from regard.special import BOS, EOS, PAD
 from seq2seq_numbers import Numbers
+from small_models import QUICK, reversing_recipe
 
 WIDTH, EMBEDDING, LAYERS, SOURCES, TARGETS, MAXIMUM = 10, 7, 2, 13, 17, 11
 SOURCE = torch.tensor([[4, 5, 6, 7, 8], [9, 4, 12, PAD, PAD], [7, PAD, PAD, PAD, PAD]])
@@ -236,6 +240,22 @@ def test_the_preset_gnmt_is_the_published_size():
     assert len(model.encoder.layers) == len(model.decoder.cells.layers) == 8
     assert [layer.hidden_size for layer in model.encoder.layers] == [512] + [1024] * 7
     assert [layer.input_size for layer in model.decoder.cells.layers] == [2048] * 8
+
+
+def test_gnmt_goes_the_whole_road(tmp_path: Path):
+    sizes = ["model.layers=3", "model.width=16", "model.embedding=12"]
+    changes = [*QUICK, "model.preset=gnmt", *sizes]
+    model = regard.train(reversing_recipe(tmp_path, kind="seq2seq"), out=tmp_path / "out", changes=changes)
+    assert model.recipe.model.attend_from == "bottom"
+    loaded = regard.load(tmp_path / "out")
+    assert loaded("abc") == model("abc")
+    assert {each.name: each.kind for each in loaded.look("abc").maps} == {
+        "encoder.layers.0.forward": "gates",
+        "encoder.layers.0.reverse": "gates",
+        "encoder.layers.1.forward": "gates",
+        "encoder.layers.2.forward": "gates",
+        "decoder.attention": "cross",
+    }
 
 
 Pairs = tuple[Tensor, Tensor, Tensor, Tensor]

@@ -12,19 +12,26 @@ from regard.errors import RegardError
 from regard.kernels.linear import Linear
 
 
-def normed_linear(inputs: int, outputs: int, *, dropout: float = 0.0, gain: float = 1.0) -> Linear:
-    """A linear map whose rows have a learned length and a learned direction.
+def even_linear(inputs: int, outputs: int, *, dropout: float = 0.0, gain: float = 1.0) -> Linear:
+    """A linear map whose outputs start with the variance of its inputs.
 
-        W_o = g_o v_o / |v_o|                                                                   Salimans 2016
         W starts normal with variance gain · p / inputs, the bias at 0                          Gehring 2017, 3.5
 
-    (…, inputs) → (…, outputs).   p = 1 − `dropout` is the share of the inputs that dropout keeps. With gain 1 outputs
-    have the variance of the inputs; gain 4 makes up for a gate that follows. Weight decay leaves g and v alone: g is a
-    scale, and the length of v has no effect.
+    (…, inputs) → (…, outputs).   p = 1 − `dropout` is the share of the inputs that dropout keeps; gain 4 makes up for a
+    gate that follows.
     """
     linear = Linear(inputs, outputs)
     nn.init.normal_(linear.weight, std=(gain * (1 - dropout) / inputs) ** 0.5)
     nn.init.zeros_(linear.bias)
+    return linear
+
+
+def normed_linear(inputs: int, outputs: int, *, dropout: float = 0.0, gain: float = 1.0) -> Linear:
+    """`even_linear` whose rows have a learned length and a learned direction: W_o = g_o v_o / |v_o|.  Salimans 2016
+
+    Weight decay leaves g and v alone: g is a scale, and the length of v has no effect.
+    """
+    linear = even_linear(inputs, outputs, dropout=dropout, gain=gain)
     weight_norm(linear, dim=0)
     return linear
 

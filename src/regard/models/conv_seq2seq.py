@@ -34,8 +34,7 @@ from regard.attention.formula import attend_projected
 from regard.attention.patterns import Padding
 from regard.attention.positions import Learned
 from regard.attention.scores import Dot
-from regard.kernels.linear import Linear
-from regard.layers.convolution import GatedConvolution, normed_linear
+from regard.layers.convolution import GatedConvolution, even_linear, normed_linear
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.padding import row_lengths
@@ -178,7 +177,9 @@ class ConvSeq2Seq(nn.Module):
         self.encoder = Encoder(depths[0], **sizes, dropout=config.dropout)
         self.decoder = Decoder(depths[1], **sizes, dropout=config.dropout)
         self.before = config.kernel - 1, config.width  # shape of what a layer of the decoder keeps
-        self.output = tied_output(self.target) if config.tied else _output(embedding, targets, dropout=config.dropout)
+        self.output = (
+            tied_output(self.target) if config.tied else even_linear(embedding, targets, dropout=config.dropout)
+        )
         self.alignment = f"decoder.layers.{depths[1] - 1}.attention"
 
     def looks(self, path: str) -> tuple[str, str]:
@@ -225,10 +226,3 @@ def _embedding(config: ConvSeq2SeqConfig, vocabulary: int, width: int) -> Embedd
     with torch.no_grad():
         made.table.weight[PAD].zero_()
     return made
-
-
-def _output(inputs: int, vocabulary: int, *, dropout: float) -> Linear:
-    output = Linear(inputs, vocabulary)
-    nn.init.normal_(output.weight, std=((1 - dropout) / inputs) ** 0.5)
-    nn.init.zeros_(output.bias)
-    return output
