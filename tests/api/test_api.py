@@ -324,8 +324,8 @@ def explained_keys(block):
 def test_the_page_explains_every_key_and_gives_its_default():
     page = (Path(__file__).parents[2] / "docs" / "translate.md").read_text("utf-8")
     blocks = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    every, recurrent = (
-        next(block for block in blocks if text in block) for text in ("label_smoothing", "bidirectional")
+    every, *others = (
+        next(block for block in blocks if text in block) for text in ("label_smoothing", "bidirectional", "kernel")
     )
     given, keys = tomllib.loads(every), explained_keys(every)
     tables = {name: Recipe.model_fields[name].annotation for name in ("tokenizer", "training", "decoding")}
@@ -334,8 +334,9 @@ def test_the_page_explains_every_key_and_gives_its_default():
         given[name].pop("train", None)
         defaults = {"label_smoothing": 0.1} if name == "training" else {}  # of pairs
         assert config(**given[name]) == config(**defaults)
-    assert explained_keys(recurrent)["model"] == set(config_class("seq2seq").model_fields)
-    assert config_class("seq2seq")(**tomllib.loads(recurrent)["model"]) == config_class("seq2seq")()
+    for kind, block in zip(("seq2seq", "conv_seq2seq"), others, strict=True):
+        assert explained_keys(block)["model"] == set(config_class(kind).model_fields)
+        assert config_class(kind)(**tomllib.loads(block)["model"]) == config_class(kind)()
 
 
 def test_what_is_for_bodies_is_refused_elsewhere(tmp_path):

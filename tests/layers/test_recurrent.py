@@ -57,7 +57,7 @@ def like_torch(ours: Recurrent, layers: int, inputs: int, width: int) -> nn.RNNB
 
 
 def random_state(module: Recurrent, rows: int) -> RecurrentState:
-    parts = len(module.layers) * module.directions
+    parts = sum(module.directions)
     hidden = tuple(torch.randn(rows, module.width).tanh() for _ in range(parts))
     cell = tuple(torch.randn(rows, module.width) for _ in range(parts)) if module.cell == "lstm" else ()
     return RecurrentState(hidden, cell)
@@ -298,3 +298,55 @@ def test_a_step_that_does_not_fit_is_refused() -> None:
 def test_two_directions_cannot_take_a_step() -> None:
     with pytest.raises(RegardError, match="bidirectional"):
         Recurrent("gru", 3, width=7, bidirectional=True).step(torch.randn(2, 3))
+
+
+@pytest.mark.parametrize("cell", [nn.RNN, nn.LSTM, nn.GRU])
+def test_a_first_layer_in_both_directions_and_residual_layers_are_torchs_layers_one_by_one(cell: Any) -> None:
+    torch.manual_seed(0)
+    ours = Recurrent(cell.__name__.lower(), 3, width=8, layers=5, bidirectional="first", residual=True)
+    sizes = [(3, 4, True), (8, 8, False), (8, 8, False), (8, 8, False), (8, 8, False)]
+    theirs = [cell(inputs, width, batch_first=True, bidirectional=both) for inputs, width, both in sizes]
+    for mine, other in zip(ours.layers, theirs, strict=True):
+        other.load_state_dict(mine.state_dict())
+    x, lengths = torch.randn(4, 11, 3), torch.tensor([11, 7, 1, 4])
+    found, last = ours(x, lengths)
+    joined = ours.joined(last)
+    for row, length in enumerate(lengths.tolist()):
+        expected, ends = x[row : row + 1, :length], []
+        for number, layer in enumerate(theirs):
+            output, end = layer(expected)
+            hidden = end[0] if cell is nn.LSTM else end  # (directions, 1, D)
+            ends.append(hidden.flatten())
+            expected = output + expected if number >= 2 else output
+        assert_close(found[row : row + 1, :length], expected)
+        assert not found[row, length:].any()
+        for mine, end in zip(joined.hidden, ends, strict=True):
+            assert_close(mine[row], end)
+
+
+def test_gates_of_a_residual_stack_reconstruct_the_states_of_each_layer() -> None:
+    torch.manual_seed(0)
+    module = Recurrent("lstm", 3, width=6, layers=4, bidirectional="first", residual=True)
+    x = torch.randn(2, 7, 3)
+    gates = gate_weights(module, x)
+    assert len(gates) == 5
+    expected = gates[2].states()  # the second layer; the two above add to it
+    for each in gates[3:]:
+        expected = expected + each.states()
+    assert_close(module(x)[0], expected, atol=1e-5, rtol=1e-4)
+    with recording(module) as record:
+        module(x)
+    assert list(record) == [
+        *(f"layers.0.{way}" for way in ("forward", "reverse")),
+        *(f"layers.{n}.forward" for n in (1, 2, 3)),
+    ]
+
+
+def test_a_stack_that_reads_a_vector_beside_takes_steps_only() -> None:
+    module = Recurrent("gru", 3, width=5, layers=2, beside=4)
+    with pytest.raises(RegardError, match="use step"):
+        module(torch.randn(2, 3, 3))
+    with pytest.raises(RegardError, match="cannot take a step"):
+        Recurrent("gru", 3, width=6, layers=2, bidirectional="first").step(torch.randn(2, 3))
+    with pytest.raises(RegardError, match="width=5 must be even"):
+        Recurrent("gru", 3, width=5, layers=2, bidirectional="first")

@@ -61,7 +61,7 @@ def test_recurrent_attention_aligns_every_item_of_the_answer(score: str, order: 
     assert {each.kind for each in record.maps} == ({"cross", "gates"})
 
 
-@pytest.mark.parametrize("kind", ["transformer", "seq2seq"])
+@pytest.mark.parametrize("kind", ["transformer", "seq2seq", "conv_seq2seq"])
 def test_beam_and_greedy_show_the_answer_they_gave(kind: str):
     module = model(kind)
     for decoding in (GREEDY, DecodingConfig(beam=3, max_length=9)):
@@ -120,6 +120,7 @@ def test_one_head_is_the_head_of_the_whole():
     ("kind", "settings"),
     [
         ("transformer", {}),
+        ("conv_seq2seq", {}),
         *(
             ("seq2seq", {"score": score, "order": order})
             for score in ("general", "cosine")
@@ -134,7 +135,7 @@ def test_queries_and_keys_make_the_scores_behind_the_weights(kind: str, settings
         assert each.vectors is not None
         queries, keys = each.vectors
         assert_close((queries @ keys.transpose(-1, -2)).softmax(-1), each.weights, atol=1e-5, rtol=1e-4)
-    assert len(cross) == (2 if kind == "transformer" else 1)
+    assert len(cross) == (1 if kind == "seq2seq" else 2)
 
 
 def test_a_score_that_is_no_dot_product_has_no_queries_and_keys_to_show():
@@ -152,7 +153,7 @@ def test_queries_and_keys_are_kept_as_far_as_there_is_room_those_of_the_alignmen
         assert 0 < sum(part.numel() for vectors in kept.values() for part in vectors) <= room
 
 
-@pytest.mark.parametrize("kind", ["transformer", "seq2seq"])
+@pytest.mark.parametrize("kind", ["transformer", "seq2seq", "conv_seq2seq"])
 def test_saliency_is_gradient_times_input_found_by_small_steps(kind: str):
     """d/dt of log p when the embedding of source item i is scaled by t, at t = 1, is Σ_d x_id ∂ log p / ∂ x_id."""
     module, chosen = model(kind).double(), task()

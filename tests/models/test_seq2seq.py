@@ -1,5 +1,7 @@
 """The recurrent encoder-decoder: against NumPy one step at a time, against itself by other roads, and learning."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from pydantic import ValidationError
@@ -7,10 +9,13 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+import regard
 from regard.attention.recorder import recording
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.recipes.presets import PRESETS
 from regard.special import BOS, EOS, PAD
 from seq2seq_numbers import Numbers
+from small_models import QUICK, reversing_recipe
 
 WIDTH, EMBEDDING, LAYERS, SOURCES, TARGETS, MAXIMUM = 10, 7, 2, 13, 17, 11
 SOURCE = torch.tensor([[4, 5, 6, 7, 8], [9, 4, 12, PAD, PAD], [7, PAD, PAD, PAD, PAD]])
@@ -31,7 +36,7 @@ every_cell = pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 def tiny(*, score: str = "additive", order: str = "bahdanau", cell: str = "gru", **others: object) -> Seq2Seq:
     torch.manual_seed(23)
     sizes = {"layers": LAYERS, "width": WIDTH, "embedding": EMBEDDING, "maximum": MAXIMUM}
-    config = Seq2SeqConfig(**sizes, score=score, cell=cell, **ORDERS[order], **others)
+    config = Seq2SeqConfig(**{**sizes, **others}, score=score, cell=cell, **ORDERS[order])
     return Seq2Seq(config, vocabulary=SOURCES, target_vocabulary=TARGETS).eval()
 
 
@@ -155,6 +160,104 @@ def test_gradients_reach_every_parameter(score, order, choice):
     assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
+# GNMT: deep, residual, the first layer of the encoder in both directions, attention from the lowest decoder layer
+
+GNMT = {"layers": 4, "cell": "lstm", "bidirectional": "first", "residual": True, "attend_from": "bottom"}
+
+
+def lstm_cell(layer: torch.nn.LSTM) -> torch.nn.LSTMCell:
+    """torch's cell with the weights of a layer."""
+    made = torch.nn.LSTMCell(layer.input_size, layer.hidden_size)
+    made.load_state_dict({name.removesuffix("_l0"): weight for name, weight in layer.state_dict().items()})
+    return made
+
+
+def gnmt(model: Seq2Seq, source: Tensor, target_in: Tensor) -> tuple[Tensor, Tensor]:
+    """One sentence from torch's own LSTM and LSTMCell: source (S,), target_in (T,) → o (T, E), weights (T, S)."""
+    x, starts = EMBEDDING**0.5 * model.source.table.weight[source].unsqueeze(0), []
+    for number, mine in enumerate(model.encoder.layers):
+        layer = torch.nn.LSTM(mine.input_size, mine.hidden_size, batch_first=True, bidirectional=number == 0)
+        layer.load_state_dict(mine.state_dict())
+        output, last = layer(x)
+        starts.append(tuple(part.flatten().unsqueeze(0) for part in last))
+        x = output + x if number >= 2 else output
+    memory, score = x[0], model.decoder.attention.score
+    states, outputs, weights = starts, [], []
+    cells = [lstm_cell(layer) for layer in model.decoder.cells.layers]
+    for token in target_in:
+        y = EMBEDDING**0.5 * model.target.table.weight[token]
+        a = score(states[0][0], memory).softmax(-1)[0]  # (S,)
+        c, below, kept = a @ memory, y, []
+        for number, cell in enumerate(cells):
+            state = cell(torch.cat([below, c]).unsqueeze(0), states[number])
+            kept.append(state)
+            below = state[0][0] + below if number >= 2 else state[0][0]
+        states = kept
+        outputs.append(torch.tanh(model.decoder.readout(torch.cat([below, c]))))
+        weights.append(a)
+    return torch.stack(outputs), torch.stack(weights)
+
+
+def test_gnmt_is_a_composition_of_torchs_lstms():
+    model = tiny(**GNMT)
+    with torch.no_grad(), recording(model) as record:
+        hidden = model(SOURCE, LENGTHS, TARGET_IN)
+    shown = torch.cat(record.calls(model.alignment), dim=2)  # (B, 1, T, S)
+    for row, length in enumerate(LENGTHS.tolist()):
+        with torch.no_grad():
+            expected, weights = gnmt(model, SOURCE[row, :length], TARGET_IN[row])
+        assert_close(hidden[row], expected)
+        assert_close(shown[row, 0, :, :length], weights)
+    assert {path for path in record if path.startswith("encoder")} == {
+        "encoder.layers.0.reverse",
+        *(f"encoder.layers.{layer}.forward" for layer in range(4)),
+    }
+
+
+def test_gnmt_steps_as_it_is_taught_and_reads_rows_alike():
+    model = tiny(**GNMT)
+    with torch.no_grad():
+        expected = model.output(model(SOURCE, LENGTHS, TARGET_IN))
+        state = model.start(model.encode(SOURCE, LENGTHS))
+        for t, token in enumerate(TARGET_IN.unbind(1)):
+            logits, state = model.step(token, state)
+            assert_close(logits, expected[:, t])
+        for row, length in enumerate(LENGTHS.tolist()):
+            alone = model.output(model(SOURCE[row : row + 1, :length], None, TARGET_IN[row : row + 1]))
+            assert_close(expected[row : row + 1], alone)
+
+
+def test_gradients_reach_every_parameter_of_gnmt():
+    model = tiny(**GNMT).train()
+    loss_of(model, (SOURCE, LENGTHS, TARGET_IN, TARGET_IN.roll(-1, 1))).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+def test_the_preset_gnmt_is_the_published_size():
+    config = Seq2SeqConfig(**PRESETS["seq2seq"]["gnmt"])
+    with torch.device("meta"):
+        model = Seq2Seq(config, vocabulary=32_000)
+    assert len(model.encoder.layers) == len(model.decoder.cells.layers) == 8
+    assert [layer.hidden_size for layer in model.encoder.layers] == [512] + [1024] * 7
+    assert [layer.input_size for layer in model.decoder.cells.layers] == [2048] * 8
+
+
+def test_gnmt_goes_the_whole_road(tmp_path: Path):
+    sizes = ["model.layers=3", "model.width=16", "model.embedding=12"]
+    changes = [*QUICK, "model.preset=gnmt", *sizes]
+    model = regard.train(reversing_recipe(tmp_path, kind="seq2seq"), out=tmp_path / "out", changes=changes)
+    assert model.recipe.model.attend_from == "bottom"
+    loaded = regard.load(tmp_path / "out")
+    assert loaded("abc") == model("abc")
+    assert {each.name: each.kind for each in loaded.look("abc").maps} == {
+        "encoder.layers.0.forward": "gates",
+        "encoder.layers.0.reverse": "gates",
+        "encoder.layers.1.forward": "gates",
+        "encoder.layers.2.forward": "gates",
+        "decoder.attention": "cross",
+    }
+
+
 Pairs = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
@@ -217,6 +320,9 @@ def test_it_learns_to_reverse_words(order, choice, steps):
         ({"width": 11}, "width=11 must be even"),
         ({"score": "none", "choice": "hard"}, "choice='hard' has nothing to choose from"),
         ({"order": "bahdanau", "input_feeding": True}, "input_feeding=true belongs to order='luong'"),
+        ({"attend_from": "bottom", "order": "luong"}, "attend_from='bottom' belongs to order='bahdanau'"),
+        ({"attend_from": "bottom", "score": "none"}, "attend_from='bottom' belongs to order='bahdanau'"),
+        ({"bidirectional": "first", "width": 11}, "width=11 must be even"),
         ({"score": "addtive"}, "additive"),
         ({"widht": 12}, "widht"),
         ({"dropout": 1.0}, "less than 1"),

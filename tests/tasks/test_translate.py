@@ -19,8 +19,9 @@ VOCABULARY = 11
 KINDS = {
     "transformer": {"layers": 2, "width": 14, "heads": 7, "hidden": 17},
     "seq2seq": {"layers": 1, "width": 14},
+    "conv_seq2seq": {"layers": 2, "width": 14},
 }
-BOTH = pytest.mark.parametrize("kind", list(KINDS))
+EVERY = pytest.mark.parametrize("kind", list(KINDS))
 SOURCES = [[5, 7, 4], [6], [4, 4, 9, 10, 5]]
 TARGETS = [[8, 4], [5, 6, 7, 9], [10]]
 SENTENCES = ["a big cat sees", "the old dog", "a dog sees the cat"]
@@ -52,7 +53,7 @@ def tokenizers():
 # the loss
 
 
-@BOTH
+@EVERY
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 def test_the_loss_is_torchs_cross_entropy_summed_over_targets(tokenizers, kind, smoothing):
     model, batch = model_of(kind), batch_of(SOURCES, TARGETS)
@@ -67,14 +68,14 @@ def test_the_loss_is_torchs_cross_entropy_summed_over_targets(tokenizers, kind, 
     assert_close(Translate(tokenizers, smoothing=smoothing).loss(model, batch), expected, atol=1e-4, rtol=1e-5)
 
 
-@BOTH
+@EVERY
 def test_the_loss_of_a_batch_is_the_sum_of_its_rows(tokenizers, kind):
     model, task = model_of(kind), Translate(tokenizers, smoothing=0.1)
     alone = sum(task.loss(model, batch_of([s], [t])) for s, t in zip(SOURCES, TARGETS, strict=True))
     assert_close(task.loss(model, batch_of(SOURCES, TARGETS)), alone, atol=1e-4, rtol=1e-5)
 
 
-@BOTH
+@EVERY
 def test_r_drop_adds_nothing_where_there_is_no_dropout_and_something_where_there_is(tokenizers, kind):
     batch, plain, twice = batch_of(SOURCES, TARGETS), Translate(tokenizers), Translate(tokenizers, r_drop=5.0)
     calm = model_of(kind)
@@ -87,7 +88,7 @@ def test_r_drop_adds_nothing_where_there_is_no_dropout_and_something_where_there
     assert large > small + 0.1
 
 
-@BOTH
+@EVERY
 def test_every_weight_learns_from_the_loss(tokenizers, kind):
     model = model_of(kind)
     Translate(tokenizers, smoothing=0.1, r_drop=1.0).loss(model, batch_of(SOURCES, TARGETS)).backward()
@@ -97,7 +98,7 @@ def test_every_weight_learns_from_the_loss(tokenizers, kind):
 # answers
 
 
-@BOTH
+@EVERY
 @pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 3, "n_best": 2}, {"sample": True, "seed": 5}], ids=str)
 def test_answers_do_not_depend_on_how_texts_are_batched(tokenizers, kind, options):
     model, task = model_of(kind, vocabulary=tokenizers.source.size), Translate(tokenizers)

@@ -9,6 +9,7 @@ from regard.training.size import count_parameters, require_room
 SIZES = {
     "transformer": {"layers": 5, "width": 24, "heads": 2, "hidden": 13},
     "seq2seq": {"layers": 4, "width": 14},
+    "conv_seq2seq": {"layers": 5, "width": 14, "maximum": 11},
     "rnn": {"layers": 3, "width": 22},
     "gpt": {"layers": 7, "width": 24, "heads": 2, "maximum": 11},
     "bert": {"layers": 5, "width": 24, "heads": 2, "maximum": 11},

@@ -27,7 +27,9 @@ from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout
 
 Cell = Literal["rnn", "lstm", "gru"]
+Bidirectional = bool | Literal["first"]
 Sequence = Tensor | PackedSequence
+UNADDED = 2  # layers without a residual connection, from the bottom
 FUSED: dict[Cell, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 
 
@@ -113,6 +115,10 @@ class Recurrent(nn.Module):
     x (B, T, inputs), lengths (B,) → (B, T, D · directions), zero on padding, and the state in which each direction has
     read the whole of its row and none of the padding.   Dropout is applied between layers.
 
+    With bidirectional="first", the first layer has two directions of width D / 2 and all others have one. With
+    `residual`, each layer from the third on adds its input to its output (Wu 2016, 3.1). With `beside`, each layer
+    above the first also reads a vector of this width, which is the same for all of them; such a stack takes steps only.
+
     While weights are recorded, each gated layer and direction delivers its weights over the past, averaged over units,
     (B, 1, T, T), by the names "layers.0.forward", "layers.0.reverse", "layers.1.forward", …
     """
@@ -124,7 +130,9 @@ class Recurrent(nn.Module):
         *,
         width: int,
         layers: int = 1,
-        bidirectional: bool = False,
+        bidirectional: Bidirectional = False,
+        residual: bool = False,
+        beside: int = 0,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -132,13 +140,25 @@ class Recurrent(nn.Module):
             raise unknown_name("cell", cell, FUSED)
         if min(inputs, width, layers) < 1:
             raise RegardError(f"inputs={inputs}, width={width}, layers={layers}: each must be at least 1")
+        if bidirectional == "first" and width % 2:
+            raise RegardError(f"width={width} must be even for two directions side by side in the first layer")
         self.cell = cell
         self.inputs = inputs
         self.width = width
-        self.directions = 2 if bidirectional else 1
+        self.residual = residual
+        self.beside = beside
+        self.directions = [
+            2 if bidirectional is True or (bidirectional and not layer) else 1 for layer in range(layers)
+        ]
+        below = (width * 2 if bidirectional is True else width) + beside
         self.layers = nn.ModuleList(
-            FUSED[cell](size, width, batch_first=True, bidirectional=bidirectional)
-            for size in [inputs] + [width * self.directions] * (layers - 1)
+            FUSED[cell](
+                below if layer else inputs,
+                width // 2 if bidirectional == "first" and not layer else width,
+                batch_first=True,
+                bidirectional=directions == 2,
+            )
+            for layer, directions in enumerate(self.directions)
         )
         self.dropout = Dropout(dropout)
 
@@ -150,15 +170,20 @@ class Recurrent(nn.Module):
         for layer, ran in enumerate(self._run(x, lengths, state)):
             hidden.extend(ran.end[0])
             cell.extend(ran.end[1] if self.cell == "lstm" else ())
-            parts = [f"layers.{layer}.{direction}" for direction in ("forward", "reverse")[: self.directions]]
+            parts = [f"layers.{layer}.{direction}" for direction in ("forward", "reverse")[: self.directions[layer]]]
             if self.cell != "rnn" and any(map(watching, parts)):
                 for part, gates in zip(parts, _read(ran, _valid(x, lengths)), strict=True):
                     deliver(gates.summary().unsqueeze(1), part=part)
-        return _padded(ran.output, x.shape[1]), RecurrentState(tuple(hidden), tuple(cell))
+        return _padded(ran.above, x.shape[1]), RecurrentState(tuple(hidden), tuple(cell))
 
-    def step(self, x: Tensor, state: RecurrentState | None = None) -> tuple[Tensor, RecurrentState]:
-        """One position: x (B, inputs) and the state before it (zeros if None) → (B, D) and the state after it."""
-        if self.directions == 2:
+    def step(
+        self, x: Tensor, state: RecurrentState | None = None, beside: Tensor | None = None
+    ) -> tuple[Tensor, RecurrentState]:
+        """One position: x (B, inputs) and the state before it (zeros if None) → (B, D) and the state after it.
+
+        `beside` (B, width of `beside`) is what the layers above the first also read.
+        """
+        if max(self.directions) == 2:
             raise RegardError("bidirectional=True reads the future too and cannot take a step; use bidirectional=False")
         if x.dim() != 2 or x.shape[1] != self.inputs:
             raise RegardError(f"x has the shape {tuple(x.shape)}; a step reads (batch, {self.inputs})")
@@ -166,7 +191,9 @@ class Recurrent(nn.Module):
         hidden: list[Tensor] = []
         cell: list[Tensor] = []
         for index, layer in enumerate(self._stack()):
+            below = x
             x = self.dropout(x) if index > 0 else x
+            x = torch.cat([x, beside], dim=-1) if index > 0 and beside is not None else x
             (parameters,) = layer.all_weights
             if self.cell == "lstm":
                 x, kept = torch.lstm_cell(x, (before.hidden[index], before.cell[index]), *parameters)
@@ -176,28 +203,51 @@ class Recurrent(nn.Module):
             else:
                 x = torch.rnn_tanh_cell(x, before.hidden[index], *parameters)
             hidden.append(x)
+            x = x + below if self._adds(index) else x
         return x, RecurrentState(tuple(hidden), tuple(cell))
+
+    def joined(self, state: RecurrentState) -> RecurrentState:
+        """The state with one (B, D · directions) for each layer: both directions side by side where there are two."""
+
+        def side_by_side(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            rest = iter(parts)
+            return tuple(
+                torch.cat((next(rest), next(rest)), dim=-1) if directions == 2 else next(rest)
+                for directions in self.directions
+            )
+
+        return RecurrentState(side_by_side(state.hidden), side_by_side(state.cell) if state.cell else ())
 
     def _run(self, x: Tensor, lengths: Tensor | None, state: RecurrentState | None) -> Iterator["_Pass"]:
         """Layer by layer. Rows of different lengths are packed, so that no direction ever reads padding."""
         if x.dim() != 3 or x.shape[1] < 1 or x.shape[2] != self.inputs:
             raise RegardError(f"x has the shape {tuple(x.shape)}; expected (batch, time of at least 1, {self.inputs})")
-        sequence = _packed(x, lengths)
+        if self.beside:
+            raise RegardError(f"beside={self.beside}: this stack reads a vector at every step; use step")
+        below = _packed(x, lengths)
         before = self._zeros(x) if state is None else state
+        first = 0
         for index, layer in enumerate(self._stack()):
-            if index > 0:
-                sequence = _over(sequence, self.dropout)
-            own = slice(index * self.directions, (index + 1) * self.directions)
+            sequence = _over(below, self.dropout) if index > 0 else below
+            own = slice(first, first + self.directions[index])
             start = tuple(torch.stack(part[own]) for part in (before.hidden, before.cell) if part)
             output, end = layer(sequence, start if self.cell == "lstm" else start[0])
-            yield _Pass(layer, sequence, output, start, end if self.cell == "lstm" else (end,))
-            sequence = output
+            above = _sum(output, below) if self._adds(index) else output
+            yield _Pass(layer, sequence, output, above, start, end if self.cell == "lstm" else (end,))
+            below, first = above, own.stop
 
     def _stack(self) -> list[nn.RNNBase]:
         return cast(list[nn.RNNBase], list(self.layers))
 
+    def _adds(self, layer: int) -> bool:
+        return self.residual and layer >= UNADDED
+
     def _zeros(self, x: Tensor) -> RecurrentState:
-        zeros = (x.new_zeros(x.shape[0], self.width),) * (len(self.layers) * self.directions)
+        zeros = tuple(
+            x.new_zeros(x.shape[0], layer.hidden_size)
+            for layer, directions in zip(self._stack(), self.directions, strict=True)
+            for _ in range(directions)
+        )
         return RecurrentState(zeros, zeros if self.cell == "lstm" else ())
 
 
@@ -212,11 +262,13 @@ def gate_weights(
 
 
 class _Pass(NamedTuple):
-    """A layer that has just run: its input and output, and its states (directions, B, D) before and after."""
+    """A layer that has just run: its input and output, what the next layer gets, and its states (directions, B, D)
+    before and after."""
 
     layer: nn.RNNBase
     sequence: Sequence
     output: Sequence
+    above: Sequence
     start: tuple[Tensor, ...]
     end: tuple[Tensor, ...]
 
@@ -289,3 +341,10 @@ def _over(sequence: Sequence, module: nn.Module) -> Sequence:
     if isinstance(sequence, PackedSequence):
         return sequence._replace(data=module(sequence.data))
     return module(sequence)
+
+
+def _sum(one: Sequence, other: Sequence) -> Sequence:
+    """Two sequences of the same lengths, added element by element."""
+    if isinstance(one, PackedSequence):
+        return one._replace(data=one.data + other.data)
+    return one + cast(Tensor, other)

@@ -62,6 +62,9 @@ KINDS = {
         "causal language model of one block, applied again and again",
         "causal",
     ),
+    "conv_seq2seq": Kind(
+        "regard.models.conv_seq2seq", "ConvSeq2SeqConfig", "ConvSeq2Seq", "convolutional encoder-decoder with attention"
+    ),
     "rnn": Kind("regard.models.rnn", "RNNConfig", "RNN", "recurrent causal language model", "causal"),
     "gpt": Kind("regard.models.gpt", "GPTConfig", "GPT", "causal language model made of attention alone", "causal"),
     "bert": Kind("regard.models.bert", "BertConfig", "Bert", "encoder that reads a text from both sides", "encoder"),

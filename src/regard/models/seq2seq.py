@@ -4,6 +4,7 @@
                                                 the source if the score is "none" (Sutskever 2014)
     bahdanau    c_t = Σ_i w_ti h_i,   w_t = softmax_i score(s_{t−1}, h_i)                       Bahdanau 2015
                 s_t = cell(s_{t−1}, [y_{t−1} ; c_t])
+                attend_from="bottom": s_{t−1} of the lowest layer asks, every layer reads c_t   Wu 2016 (GNMT)
     luong       s_t = cell(s_{t−1}, y_{t−1}),   or cell(s_{t−1}, [y_{t−1} ; o_{t−1}]) with input feeding
                 c_t = Σ_i w_ti h_i,   w_t = softmax_i score(s_t, h_i)                           Luong 2015
 
@@ -26,7 +27,7 @@ from regard.errors import RegardError
 from regard.kernels.linear import Linear
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding, tied_output
-from regard.layers.recurrent import Cell, Recurrent, RecurrentState
+from regard.layers.recurrent import Bidirectional, Cell, Recurrent, RecurrentState
 from regard.models.choice import Glance, Hard, Nowhere, Rollout, Soft
 from regard.models.facts import ModelConfig
 from regard.special import OWN, PAD
@@ -38,11 +39,13 @@ class Seq2SeqConfig(ModelConfig):
     width: PositiveInt = 256  # width of a decoder state and of the memory; a direction of the encoder has half of it
     embedding: PositiveInt | None = None  # width of the embeddings and of o_t; as `width` unless given
     cell: Cell = "lstm"
-    bidirectional: bool = True
+    bidirectional: Bidirectional = True  # "first": the lowest layer of the encoder alone
+    residual: bool = False  # layers from the third on add their input to their output
     score: ScoreName | Literal["none"] = "additive"
     choice: Literal["soft", "hard"] = "soft"
     order: Literal["bahdanau", "luong"] = "bahdanau"
     input_feeding: bool = False
+    attend_from: Literal["top", "bottom"] = "top"  # the layer of the decoder whose state looks, in order "bahdanau"
     maximum: PositiveInt = 512  # the longest source that a location score can look at
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     tied: bool = False  # output = target embedding; = source embedding too, where both sides share a vocabulary
@@ -55,6 +58,8 @@ class Seq2SeqConfig(ModelConfig):
             raise RegardError("choice='hard' has nothing to choose from with score='none'; set another score")
         if self.input_feeding and (self.order != "luong" or self.score == "none"):
             raise RegardError("input_feeding=true belongs to order='luong' and a score other than 'none'")
+        if self.attend_from == "bottom" and (self.order != "bahdanau" or self.score == "none"):
+            raise RegardError("attend_from='bottom' belongs to order='bahdanau' and a score other than 'none'")
         return self
 
     def reads(self) -> int | None:
@@ -146,17 +151,26 @@ class InputFeeding(Decoder):
 class Bahdanau(Decoder):
     """First the context, with s_{t−1} as the query, then the cell, which reads the context."""
 
+    asking: ClassVar[int] = -1  # the layer whose state is the query
+
     def forward(self, y: Tensor, state: State) -> tuple[Rollout, State]:
         states, contexts, draws = [], [], []
         cells = state.cells
         for y_t in y.unbind(1):
-            context, draw = self.look(cells.hidden[-1].unsqueeze(1), state.memory)
-            s, cells = self.cells.step(torch.cat([y_t, context.squeeze(1)], dim=-1), cells)
+            context, draw = self.look(cells.hidden[self.asking].unsqueeze(1), state.memory)
+            c_t = context.squeeze(1)
+            s, cells = self.cells.step(torch.cat([y_t, c_t], dim=-1), cells, beside=c_t if self.cells.beside else None)
             states.append(s)
             contexts.append(context)
             draws.append(draw)
         hidden = self.read_out(torch.stack(states, dim=1), torch.cat(contexts, dim=1))
         return Rollout(hidden, torch.cat(draws, dim=1), self.lasting), replace(state, cells=cells)
+
+
+class FromBelow(Bahdanau):
+    """The state of the lowest layer is the query, and all layers read the context."""
+
+    asking = 0
 
 
 class Seq2Seq(nn.Module):
@@ -174,9 +188,10 @@ class Seq2Seq(nn.Module):
         self.encoder = Recurrent(
             config.cell,
             embedding,
-            width=width // 2 if config.bidirectional else width,
+            width=width // 2 if config.bidirectional is True else width,
             layers=config.layers,
             bidirectional=config.bidirectional,
+            residual=config.residual,
             dropout=dropout,
         )
         self.decoder = _decoder(config, embedding)
@@ -196,10 +211,8 @@ class Seq2Seq(nn.Module):
         lengths = (source != PAD).sum(1) if lengths is None else lengths
         lengths = lengths.clamp(min=1)
         states, last = self.encoder(self.source(source), lengths)
-        if self.encoder.directions == 2:
-            last = RecurrentState(_joined(last.hidden), _joined(last.cell))
         values = states.unsqueeze(1)
-        return Memory(self.decoder.attention.keys(values), values, lengths, last)
+        return Memory(self.decoder.attention.keys(values), values, lengths, self.encoder.joined(last))
 
     def start(self, memory: Memory) -> State:
         batch = len(memory.lengths)
@@ -235,14 +248,17 @@ def _decoder(config: Seq2SeqConfig, embedding: int) -> Decoder:
     if config.input_feeding:
         order, inputs = InputFeeding, embedding + embedding
     elif config.order == "bahdanau" and config.score != "none":
-        order, inputs = Bahdanau, embedding + width
+        order, inputs = FromBelow if config.attend_from == "bottom" else Bahdanau, embedding + width
     else:
         order, inputs = Luong, embedding
-    cells = Recurrent(config.cell, inputs, width=width, layers=config.layers, dropout=config.dropout)
+    cells = Recurrent(
+        config.cell,
+        inputs,
+        width=width,
+        layers=config.layers,
+        residual=config.residual,
+        beside=width if order is FromBelow else 0,
+        dropout=config.dropout,
+    )
     readout = Linear(width if config.score == "none" else 2 * width, embedding)
     return order(cells, attention=attention, readout=readout)
-
-
-def _joined(parts: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Both directions of each layer side by side: twice as many (B, M / 2) → (B, M)"""
-    return tuple(torch.cat(pair, dim=-1) for pair in zip(parts[::2], parts[1::2], strict=True))

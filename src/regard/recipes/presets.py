@@ -40,6 +40,34 @@ PRESETS: dict[str, dict[str, Size]] = {
             "input_feeding": True,
             "dropout": 0.2,
         },
+        # Wu 2016, section 7: 8 + 8 layers of 1024 cells
+        "gnmt": {
+            "layers": 8,
+            "width": 1024,
+            "embedding": 1024,
+            "cell": "lstm",
+            "bidirectional": "first",
+            "residual": True,
+            "score": "additive",
+            "order": "bahdanau",
+            "attend_from": "bottom",
+            "dropout": 0.2,
+        },
+    },
+    "conv_seq2seq": {
+        # as deep as the next and half as wide, for tens of thousands of pairs
+        "tiny": {"encoder_layers": 4, "decoder_layers": 3, "width": 128, "embedding": 128, "kernel": 3, "dropout": 0.2},
+        # fairseq, for IWSLT14
+        "small": {
+            "encoder_layers": 4,
+            "decoder_layers": 3,
+            "width": 256,
+            "embedding": 256,
+            "kernel": 3,
+            "dropout": 0.2,
+        },
+        # Gehring 2017, 4.1, for WMT16 English-Romanian
+        "base": {"layers": 20, "width": 512, "embedding": 512, "kernel": 3, "dropout": 0.2},
     },
     "rnn": {
         # PyTorch's word_language_model, for WikiText-2
