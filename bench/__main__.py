@@ -32,6 +32,7 @@ WORKS = {
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),
     "shakespeare": ("bench.language:shakespeare", "the shakespeare recipe beside nanoGPT's published loss"),
     "wikitext2": ("bench.language:wikitext2", "the wikitext2 recipe, shortened: perplexity after so many minutes"),
+    "xl": ("bench.xl:main", "Transformer-XL: perplexity by length of memory, and its speed beside re-running a window"),
     "sst2": ("bench.fine_tuning:sst2", "MiniLM fine-tuned on SST-2 beside the published accuracy"),
     "conll2003": ("bench.fine_tuning:conll2003", "MiniLM fine-tuned on CoNLL-2003: F1 of names"),
     "squad": ("bench.fine_tuning:squad", "MiniLM fine-tuned on questions of SQuAD: F1 of answers"),

@@ -44,7 +44,9 @@ LIGHT = [
     *("decoding/config.py", "training/config.py", "models/__init__.py", "models/facts.py"),
     *("commands/run.py", "commands/lines.py", "cli.py"),
 ]
-HEAVY = {"data/pairs/batches.py", "data/rows/batches.py", "data/text/blocks.py"}  # batches hold tensors
+HEAVY = {  # batches hold tensors
+    *("data/pairs/batches.py", "data/rows/batches.py", "data/text/blocks.py", "data/text/lanes.py"),
+}
 
 # A new public method of Task is one more that every task must implement. Before raising this number, look for a form
 # that only the tasks that need it have to know: a protocol at the end of tasks/base.py, or a helper in their own rooms.

@@ -231,7 +231,9 @@ def evaluate(
     beam: Beam = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="change a key of [data], such as data.columns.text=sentence"),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="change a key of [data], or of [model] if no weight depends on it"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -19,7 +19,7 @@ CHOICES = [
 
 def made(kind, **settings):
     torch.manual_seed(1)
-    sizes = {"heads": 2, "maximum": MAXIMUM} if kind == "gpt" else {}
+    sizes = {"gpt": {"heads": 2, "maximum": MAXIMUM}, "transformer_xl": {"heads": 2, "memory": 9}}.get(kind, {})
     model = models.build(kind, vocabulary=VOCABULARY, layers=2, width=16, **sizes, **settings)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -35,7 +35,7 @@ def said(model, prompts, *, reach, **settings):
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize(("kind", "reach"), [("gpt", MAXIMUM), ("rnn", None)])
+@pytest.mark.parametrize(("kind", "reach"), [("gpt", MAXIMUM), ("rnn", None), ("transformer_xl", None)])
 def test_together_is_one_by_one(kind, reach, choice):
     model, settings = made(kind), {"max_length": 30, **choice, "min_length": 20}
     together = said(model, PROMPTS, reach=reach, **settings)
@@ -45,7 +45,7 @@ def test_together_is_one_by_one(kind, reach, choice):
 
 
 @pytest.mark.parametrize("choice", CHOICES)
-@pytest.mark.parametrize("kind", ["gpt", "rnn"])
+@pytest.mark.parametrize("kind", ["gpt", "rnn", "transformer_xl"])
 def test_within_reach_it_is_what_search_finds(kind, choice):
     model = made(kind)
     config = DecodingConfig(max_length=8, **choice)

@@ -19,7 +19,7 @@ from regard.models.body import Body
 from regard.models.facts import BodyConfig, ModelConfig, Pooling, Use
 from regard.models.heads import Headed, headed
 from regard.special import OWN, Special
-from regard.tasks.modules import Carries, Draws
+from regard.tasks.modules import Carries, Continues, Draws
 from regard.training.depth import Layered
 
 READING = [*kinds("causal"), *kinds("encoder")]
@@ -31,6 +31,7 @@ DEFAULTS = {  # width and dropout
     "conv_seq2seq": (256, 0.1),
     "rnn": (650, 0.5),
     "gpt": (768, 0.1),
+    "transformer_xl": (410, 0.1),
     "bert": (768, 0.1),
     "elmo": (512, 0.1),
     "universal": (512, 0.1),
@@ -72,7 +73,9 @@ def test_every_module_offers_what_its_config_says(kind: str):
     module = tiny(kind)
     assert isinstance(module.special, Special)
     assert isinstance(module, Body) == isinstance(module, Layered) == (kind in READING)
-    assert isinstance(module, Carries) == config_class(kind).carries == (kind == "rnn")
+    assert isinstance(module, Carries) == config_class(kind).carries == (kind in ("rnn", "transformer_xl"))
+    assert isinstance(module, Continues) == config_class(kind).continues == (kind == "transformer_xl")
+    assert config_class(kind).adjustable <= config_class(kind).model_fields.keys()
     assert isinstance(module, Draws) == (kind == "seq2seq")
 
 
@@ -92,6 +95,7 @@ def test_ids_and_vocabularies_from_elsewhere_are_those_of_the_config(kind: str):
         ("gpt", {"maximum": 11}, 11),
         ("gpt", {"maximum": 11, "position": "rotary"}, None),
         ("rnn", {}, None),
+        ("transformer_xl", {"memory": 5}, None),
         ("elmo", {}, None),
         ("transformer", {"maximum": 11, "position": "learned"}, 11),
         ("transformer", {"maximum": 11}, None),
@@ -118,7 +122,13 @@ def test_a_block_is_as_long_as_a_gpt_has_positions_and_short_without_any():
 
 @pytest.mark.parametrize(
     ("kind", "way", "words"),
-    [("bert", "pooler", True), ("elmo", "mean", True), ("gpt", "last", False), ("rnn", "last", False)],
+    [
+        ("bert", "pooler", True),
+        ("elmo", "mean", True),
+        ("gpt", "last", False),
+        ("rnn", "last", False),
+        ("transformer_xl", "last", False),
+    ],
 )
 def test_facts_of_a_body(kind: str, way: Pooling, words: bool):
     config: Any = config_class(kind)(**settings_of(kind))

@@ -149,7 +149,7 @@ def test_what_reads_one_way_cannot_judge_each_word(tmp_path: Path, task: str):
 def test_the_kinds_that_can_be_a_body_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pairs = Imported(models.config_class("seq2seq")(), {}, None, tmp_path)
     monkeypatch.setattr(bodies, "open_body", lambda _: pairs)
-    with pytest.raises(RegardError, match="the kinds that can are rnn, gpt, bert, elmo"):
+    with pytest.raises(RegardError, match="the kinds that can are rnn, gpt, transformer_xl, bert, elmo"):
         regard.train(recipe("classify", tmp_path, films(tmp_path)), out=tmp_path / "model")
 
 
@@ -160,7 +160,7 @@ def test_writing_starts_from_nothing(tmp_path: Path):
         regard.train(recipes.parse(text, where="test"), out=tmp_path / "model")
 
 
-@pytest.mark.parametrize("kind", ["gpt", "rnn"])
+@pytest.mark.parametrize("kind", ["gpt", "rnn", "transformer_xl"])
 @pytest.mark.parametrize("task", ["classify", "embed"])
 def test_a_model_that_learned_to_write_here_is_a_body(tmp_path: Path, kind: str, task: str):
     lines = [f"{who}{how}\tthe {who}" for who in ("cat", "dog", "fox") for how in ("", " sat", " ran by")]

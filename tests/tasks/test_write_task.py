@@ -12,7 +12,7 @@ import regard
 from regard import RegardError, cli
 from written_models import TEXT, written, written_recipe
 
-BOTH = pytest.mark.parametrize("kind", ["gpt", "rnn"])
+EVERY = pytest.mark.parametrize("kind", ["gpt", "rnn", "transformer_xl"])
 QUICK = ["training.steps=3", "decoding.max_length=5"]
 
 
@@ -23,7 +23,7 @@ def weights(path):
 # learning
 
 
-@BOTH
+@EVERY
 def test_a_small_model_learns_more_than_how_often_a_character_comes(kind):
     model = written(kind)
     shares = [TEXT.count(character) / len(TEXT) for character in set(TEXT)]
@@ -32,7 +32,7 @@ def test_a_small_model_learns_more_than_how_often_a_character_comes(kind):
     assert set(model.report["scores"]) == {"perplexity", "bits_per_character"}
 
 
-@BOTH
+@EVERY
 def test_a_loaded_model_writes_and_scores_as_the_trained_one(kind):
     trained = written(kind)
     loaded = regard.load(trained.path)
@@ -40,7 +40,7 @@ def test_a_loaded_model_writes_and_scores_as_the_trained_one(kind):
     assert {name: score.value for name, score in loaded.evaluate().items()} == pytest.approx(trained.report["scores"])
 
 
-@BOTH
+@EVERY
 def test_a_run_that_was_stopped_and_gone_on_with_is_the_same(tmp_path, kind):
     changes = ["model.dropout=0.2", *(["data.carry=5"] if kind == "rnn" else [])]
     recipe = written_recipe(tmp_path, kind=kind, steps=17)
@@ -90,7 +90,7 @@ def test_test_files_are_judged_and_may_be_several(tmp_path):
 # writing
 
 
-@BOTH
+@EVERY
 @pytest.mark.filterwarnings("ignore:a prompt is too long")
 def test_prompts_together_are_prompts_one_by_one(kind):
     model = written(kind)

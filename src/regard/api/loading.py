@@ -28,15 +28,26 @@ TABLES = ("task", "data", "tokenizer", "model", "training", "decoding")
 def load(path: str | Path, *, changes: Iterable[str] = (), why: str = "it was asked for") -> Model:
     """A trained model from its directory. Nothing in it is executed.
 
-    `changes` are keys of its recipe's [data], as KEY=VALUE, for data of another form than that of the training.
+    `changes` are keys of its recipe's [data], as KEY=VALUE, for data of another form than that of the training, and
+    keys of its [model] that no weight depends on.
     """
     directory = ModelDirectory(path_of(path))
-    recipe = stored_recipe(directory, changes)
+    recipe = stored_recipe(directory, changes := list(changes))
+    _require_adjustable(recipe, changes)
     task = tasks.task(recipe.task).from_setting(setting(recipe), directory.codec(recipe.model.ids()))
     require_room(task.module, recipe.model, device=torch.device("cpu"), each=LOADED)
     module = tuned(task.module(recipe.model), recipe.training)
     load_weights(module, directory.weights(), origin=directory.path / WEIGHTS)
     return model_of(directory.path, recipe, module.eval(), task, directory.report(), why=why)
+
+
+def _require_adjustable(recipe: Complete, changes: Iterable[str]) -> None:
+    """Refuse changes of keys of [model] that the weights were learned with."""
+    for change in changes:
+        table, _, key = change.partition("=")[0].partition(".")
+        if table == "model" and key not in recipe.model.adjustable:
+            able = "".join(f" and model.{each}" for each in sorted(recipe.model.adjustable))
+            raise RegardError(f"{shown(change)}: only keys of [data]{able} can be changed after training; train again")
 
 
 def path_of(given: object) -> Path:

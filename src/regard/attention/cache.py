@@ -75,6 +75,13 @@ class Cache(Past):
         self._buffers = [torch.cat(pair) for pair in zip(before, added, strict=True)]
         self.capacity = max(self.length, 1)
 
+    def keep_last(self, most: int) -> None:
+        """Forget all positions but the last `most`, without copying; the first of these then has number 0."""
+        dropped = self.length - most
+        if dropped > 0:
+            self._buffers = [buffer[dropped:] for buffer in self._buffers]
+            self.length, self.capacity = most, self.capacity - dropped
+
     @property
     def held(self) -> Projected:
         """All positions so far, without copying."""

@@ -30,10 +30,11 @@ def run(
 ) -> None:
     """Print the scores of a model; with `against`, of both models and how likely their difference is chance.
 
-    `given` are the options of `regard run` that were given; `changes` are of keys of [data], as KEY=VALUE.
+    `given` are the options of `regard run` that were given; `changes` are of keys of [data], and of
+    keys of [model] that may change after training, as KEY=VALUE.
     """
     for change in changes:
-        if not change.startswith("data."):
+        if not change.startswith(("data.", "model.")):
             raise RegardError(f"--set {shown(change)}: only keys of [data] can be changed here, such as data.columns")
     model = load(path, changes=changes)
     if not isinstance(model, Translator):

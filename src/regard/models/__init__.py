@@ -67,6 +67,13 @@ KINDS = {
     ),
     "rnn": Kind("regard.models.rnn", "RNNConfig", "RNN", "recurrent causal language model", "causal"),
     "gpt": Kind("regard.models.gpt", "GPTConfig", "GPT", "causal language model made of attention alone", "causal"),
+    "transformer_xl": Kind(
+        "regard.models.transformer_xl",
+        "TransformerXLConfig",
+        "TransformerXL",
+        "causal language model that remembers the segments before",
+        "causal",
+    ),
     "bert": Kind("regard.models.bert", "BertConfig", "Bert", "encoder that reads a text from both sides", "encoder"),
     "elmo": Kind(
         "regard.models.elmo",

@@ -33,6 +33,8 @@ class ModelConfig(Settings):
     width: PositiveInt
 
     carries: ClassVar[bool] = False  # whether state is carried from one block of a text to the next
+    continues: ClassVar[bool] = False  # whether it learns from batches whose rows continue those of the batch before
+    adjustable: ClassVar[frozenset[str]] = frozenset()  # keys that may be changed after training
 
     def ids(self) -> Special:
         """The special ids of its vocabulary."""

@@ -85,6 +85,13 @@ PRESETS: dict[str, dict[str, Size]] = {
         "large": {"layers": 36, "width": 1280, "heads": 20},
         "xl": {"layers": 48, "width": 1600, "heads": 25},
     },
+    "transformer_xl": {
+        "tiny": {"layers": 4, "width": 256, "heads": 4, "memory": 128},
+        # Dai 2019, for enwik8 (12 layers, 41M) and for WikiText-103 (151M and 257M): sizes of the authors' code
+        "small": {"layers": 12, "width": 512, "heads": 8, "hidden": 2048, "memory": 512},
+        "base": {"layers": 16, "width": 410, "heads": 10, "hidden": 2100, "memory": 150},
+        "large": {"layers": 18, "width": 1024, "heads": 16, "hidden": 4096, "memory": 384, "dropout": 0.2},
+    },
     "bert": {
         # Turc 2019 (Well-Read Students Learn Better)
         "tiny": {"layers": 2, "width": 128, "heads": 2},

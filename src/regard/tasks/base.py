@@ -392,6 +392,19 @@ class SeesMany(Protocol[AskedIn]):
 
 
 @runtime_checkable
+class Remembers(Protocol):
+    """A task that keeps tensors from one batch to the next while a model learns. A checkpoint holds them."""
+
+    def remembered(self) -> Mapping[str, Tensor]:
+        """What is kept now, by name; empty before the first batch."""
+        ...
+
+    def remind(self, tensors: Mapping[str, Tensor]) -> None:
+        """Keep these tensors, as `remembered` gave them."""
+        ...
+
+
+@runtime_checkable
 class Streams(Protocol[AskedIn]):
     """A task that can tell an answer while it comes."""
 

@@ -5,6 +5,7 @@ SaysNext         write: a causal language model on the step protocol
 FillsGaps        fill by masking: an encoder with a head that says words
 ReadsBothWays    fill by two language models, one each way
 Carries          write: a causal model whose state goes from block to block
+Continues        write: the same for a state that goes from batch to batch while the model learns
 Draws            translate: attention that draws at random while it learns
 
 B batch  L length  M width  V vocabulary
@@ -12,7 +13,7 @@ B batch  L length  M width  V vocabulary
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor, nn
@@ -90,6 +91,28 @@ class Carries(Protocol[StateT]):
 
     def read(self, tokens: Tensor, state: StateT | None) -> tuple[Tensor, StateT]:
         """tokens (B, T), after the state that the tokens before them left → h (B, T, M), and the state after them."""
+        ...
+
+
+@runtime_checkable
+class Continues(Carries[StateT], Protocol[StateT]):
+    """A causal model that learns from batches whose rows go on: the module of a config with `continues`.
+
+    Its states have `tensors()`, which `recall` reads, and `where(kept)`, which empties the rows where kept (B, 1) is
+    False.
+    """
+
+    @property
+    def remembers(self) -> int:
+        """How many positions before a block its state holds."""
+        ...
+
+    def lead(self, block: int) -> int:
+        """How many tokens decide the state before a block, if a text is read in blocks of so many tokens."""
+        ...
+
+    def recall(self, tensors: Mapping[str, Tensor]) -> StateT:
+        """The state that was kept as these tensors."""
         ...
 
 

@@ -2,7 +2,8 @@
 
     checkpoints/step-00000500/
         weights.safetensors     the model (its moving average if it has one): all that averaging needs
-        training.safetensors    optimiser, random state, and the model's own weights where those are averaged
+        training.safetensors    optimiser, random state, what the task remembers of the batches before, and the model's
+                                own weights where those are averaged
         state.json              numbers: step, position in the data, curve, validations; and the checksums of all three
 
 The newest `keep` are whole. Older ones that will be averaged, and the best validated one, keep their weights alone.
@@ -113,6 +114,8 @@ class Checkpoints:
         training = {f"random/{name}": tensor for name, tensor in random_tensors.items()} | _optimiser_tensors(run)
         if run.moving:
             training |= {f"model/{name}": tensor for name, tensor in weights_of(run.model).items()}
+        if run.remembers:
+            training |= {f"remembered/{name}": tensor for name, tensor in run.remembers.remembered().items()}
         contents = {TRAINING: to_bytes(training)}
         with run.averaged():
             contents[WEIGHTS] = to_bytes(weights_of(run.model))
@@ -255,6 +258,8 @@ def _restore(run: Run, saved: Saved) -> None:
     else:
         run.model.load_state_dict(weights, strict=False)
     _restore_optimiser(run, _under("optimiser/", training))
+    if run.remembers:
+        run.remembers.remind(_under("remembered/", training))
     for name in RUN:
         setattr(run, name, getattr(state, name))
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.data.streams import Batch, Stream
 from regard.errors import RegardError
-from regard.tasks.base import Objective
+from regard.tasks.base import Objective, Remembers
 from regard.training.averaging import MovingAverage
 from regard.training.config import TrainingConfig
 
@@ -27,6 +27,7 @@ class Run:
     objective: Objective = field(default_factory=Objective)
     moving: MovingAverage | None = None
     precision: torch.dtype = torch.float32  # of matrix products
+    remembers: Remembers | None = None  # the task, if it keeps tensors from one batch to the next
 
     step: int = 0
     epoch: int = 0  # the place of the next batch

@@ -18,7 +18,7 @@ from regard.data.streams import Batch, Stream
 from regard.directory import CHECKPOINTS, CURVE, REPORT, WEIGHTS, ModelDirectory, Note, read_note
 from regard.errors import RegardError
 from regard.kernels.linear import set_products
-from regard.tasks.base import Objective
+from regard.tasks.base import Objective, Remembers
 from regard.training import curve, machine, optimiser, randomness, report, schedule, watchers
 from regard.training.averaging import MovingAverage
 from regard.training.checkpoint import Checkpoints, load_weights, require_fit, to_bytes, weights_of
@@ -71,6 +71,7 @@ def train(
         objective=objective or Objective(),
         moving=MovingAverage(model, decay=config.ema) if config.ema else None,
         precision=precision,
+        remembers=task if isinstance(task, Remembers) and _alone(crew) else None,
     )
     checkpoints = Checkpoints(directory / CHECKPOINTS)
     randomness.seed(config.seed)
@@ -105,6 +106,12 @@ def train(
     load_weights(model, ModelDirectory(directory).weights(), origin=directory / WEIGHTS)
     model.eval()
     return ModelDirectory(directory).report()
+
+
+def _alone(crew: Crew | None) -> bool:
+    """Whether one process trains. Several have memories of their own, and none of them is in a checkpoint: after a
+    resume they begin with an empty one."""
+    return crew is None or crew.world == 1
 
 
 def _telling(run: Run, directory: Path, *, stack: ExitStack, console: Console | None) -> list[Watcher]:

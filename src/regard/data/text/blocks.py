@@ -34,6 +34,7 @@ class BlockBatch(TensorBatch):
     wanted      (B, T)   the tokens to predict
     counted     (B, T)   which of the predictions count
     targets              how many count
+    fresh       (B,)     the rows with nothing to remember, where rows continue those of the batch before; else None
     """
 
     carried: Tensor
@@ -41,6 +42,7 @@ class BlockBatch(TensorBatch):
     wanted: Tensor
     counted: Tensor
     targets: int
+    fresh: Tensor | None = None
 
 
 class Plan(NamedTuple):

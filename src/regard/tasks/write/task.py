@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 import numpy
 import torch
@@ -25,10 +25,12 @@ from regard.data.pairs.corpus import Ids
 from regard.data.splits import DataTable, Splits
 from regard.data.streams import Stream
 from regard.data.text.blocks import BlockBatch, BlockStream, read_at, sliding
+from regard.data.text.lanes import LaneStream
 from regard.data.text.text import Text, hold_out_the_end, open_text
 from regard.data.text.tokens import Tokens, tokenise
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.decoding.config import DecodingConfig, shortened
+from regard.decoding.protocol import evaluation
 from regard.decoding.searches import search
 from regard.decoding.tree import Tree
 from regard.errors import RegardError
@@ -36,7 +38,7 @@ from regard.kernels.vocabulary_loss import vocabulary_loss
 from regard.models.facts import ModelConfig
 from regard.tasks.base import Codec, Exam, Looking, Objective, RunOptions, Score, Setting, Side, Sight, Task, Work
 from regard.tasks.counting import counter
-from regard.tasks.modules import Carries, SaysNext
+from regard.tasks.modules import Carries, Continues, SaysNext
 from regard.tasks.surfaces import Answer, Prompt
 from regard.tasks.write.growing import Writing
 
@@ -45,7 +47,19 @@ LANES = 32  # parts of a text that a recurrent model is judged on side by side
 LEAD = 256  # tokens that it reads before each part, so that its state is that of the text
 LEARNED = 8000  # characters of a text that a vocabulary learns from at a time
 PROMPT = 1 << 16  # tokens of a prompt that are read at most
+MEMORY = "↺"  # before an item that is looked at in memory
+WORTHWHILE = 4  # tokens of a part for each that is read before it, at least
 SALIENT = 128  # the longest text for which saliency is computed, in tokens
+
+
+class Lanes(NamedTuple):
+    """Parts of a text that are read side by side: how many, how long, how many tokens early they begin, and how many
+    tokens of each are read at a time."""
+
+    number: int
+    length: int
+    lead: int
+    step: int
 
 
 class WriteData(DataTable):
@@ -74,6 +88,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
 
     def __init__(self, tokenizer: Tokenizer, *, block: int, reach: int | None, smoothing: float = 0.0) -> None:
         self.tokenizer, self.block, self.reach, self.smoothing = tokenizer, block, reach, smoothing
+        self._memories: dict[bool, Mapping[str, Tensor]] = {}  # of the batch before: while learning, and in validation
 
     @classmethod
     def from_setting(cls, setting: Setting[WriteData], codec: Codec) -> Self:
@@ -108,7 +123,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
     def module(self, model: ModelConfig) -> nn.Module:
         return models.from_config(model, vocabulary=self.tokenizer.size)
 
-    def batches(self, examples: Text, setting: Setting[WriteData], work: Work, *, name: str) -> BlockStream:
+    def batches(self, examples: Text, setting: Setting[WriteData], work: Work, *, name: str) -> Stream[BlockBatch]:
         tokens = tokenise(
             examples,
             self.tokenizer,
@@ -120,6 +135,8 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
             raise RegardError(f"{examples} has not one token; give more text as data.{name}")
         block = self.block if name == "train" else min(self.block, len(tokens))
         rows, carry = max(setting.batch_tokens // block, 1), setting.data.carry
+        if setting.model.continues:
+            return LaneStream(tokens, block=block, rows=rows, seed=setting.seed, name=name, share=work.share)
         return BlockStream(tokens, block=block, rows=rows, seed=setting.seed, carry=carry, name=name, share=work.share)
 
     def loss(self, model: nn.Module, batch: BlockBatch, *, plain: bool = False) -> Tensor:
@@ -133,12 +150,31 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
 
     def _hidden(self, model: nn.Module, batch: BlockBatch) -> Tensor:
         """(B, T, M). A block starts from the state that the tokens before it leave, without their gradients."""
+        if batch.fresh is not None:
+            return self._continued(model, batch.tokens, batch.fresh)
         if not batch.carried.shape[1]:
             return model(batch.tokens)
         assert isinstance(model, Carries)
         with torch.no_grad():
             _, state = model.read(batch.carried, None)
         return model.read(batch.tokens, state.detach())[0]
+
+    def _continued(self, model: nn.Module, tokens: Tensor, fresh: Tensor) -> Tensor:
+        """(B, T, M) after the memory of the batch before, except in rows that are `fresh` (B,)."""
+        assert isinstance(model, Continues)
+        before, state = self._memories.get(model.training), None
+        if before and not fresh.all():
+            state = model.recall({name: tensor.to(tokens.device) for name, tensor in before.items()})
+            state = state.where(~fresh.unsqueeze(1)) if fresh.any() else state
+        hidden, state = model.read(tokens, state)
+        self._memories[model.training] = state.tensors()
+        return hidden
+
+    def remembered(self) -> Mapping[str, Tensor]:
+        return self._memories.get(True, {})
+
+    def remind(self, tensors: Mapping[str, Tensor]) -> None:
+        self._memories[True] = tensors
 
     def objective(self, splits: Splits[Text]) -> Objective:
         return Objective("loss")
@@ -159,7 +195,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
 
         Attention looks through windows of `block` tokens, half a window apart: each token is predicted after at least
         half a window. A model that carries its state reads on from beginning to end, in parts side by side that each
-        begin `LEAD` tokens early.
+        begin some tokens early: `LEAD`, or as many as a memory of limited length depends on.
         """
         assert isinstance(model, SaysNext)
         with torch.no_grad():
@@ -186,27 +222,42 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
     def _by_lanes(self, model: SaysNext, ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
         """The same for a model that carries its state: each step reads a few more tokens of all parts."""
         assert isinstance(model, Carries)
-        lanes = max(min(LANES, len(ids) // LEAD), 1)
-        length = -(-len(ids) // lanes)
-        begin = torch.arange(lanes).unsqueeze(1) * length
+        lanes = self._lanes(model, len(ids))
+        begin = torch.arange(lanes.number).unsqueeze(1) * lanes.length
 
         def tokens_at(places: Tensor) -> Tensor:
             inside = places.clamp(0, len(ids) - 1).numpy()
             return torch.from_numpy(read_at(ids, inside, special=self.tokenizer.special)).to(_device(model))
 
-        _, state = model.read(tokens_at(begin + torch.arange(-LEAD, 0)), None)
-        state = state.where((begin > 0).to(_device(model)))
-        step = max(TOGETHER // lanes, 1)
-        for start in range(0, length, step):
-            places = begin + torch.arange(start, min(start + step, length))
+        state = None
+        for start in range(-lanes.lead, 0, lanes.step):
+            places = begin + torch.arange(start, min(start + lanes.step, 0))
+            _, state = model.read(tokens_at(places), state)
+        if state is not None:
+            state = state.where((begin > 0).to(_device(model)))
+        for start in range(0, lanes.length, lanes.step):
+            places = begin + torch.arange(start, min(start + lanes.step, lanes.length))
             hidden, state = model.read(tokens_at(places), state)
             inside = places < len(ids)
             yield places[inside], hidden[inside.to(hidden.device)]
+
+    def _lanes(self, model: Carries[Any], tokens: int) -> Lanes:
+        """The parts of a text that are read side by side. For a memory of limited length they are such that each token
+        is predicted as if the whole text was read from beginning to end, block by block."""
+        if not isinstance(model, Continues):
+            number = max(min(LANES, tokens // LEAD), 1)
+            return Lanes(number, -(-tokens // number), lead=LEAD, step=max(TOGETHER // number, 1))
+        block = min(self.block, tokens)
+        lead = -(-model.lead(block) // block) * block
+        number = max(min(LANES, tokens // (WORTHWHILE * max(lead, block))), 1)
+        return Lanes(number, -(-tokens // (number * block)) * block, lead=lead if number > 1 else 0, step=block)
 
     def scores(self, model: nn.Module, tokens: Tokens) -> dict[str, Score]:
         """Perplexity by token, and bits per character of the text."""
         total = float(self.losses(model, tokens.ids).double().sum())
         context = "state carried" if isinstance(model, Carries) else f"sliding window of {self.block}"
+        if isinstance(model, Continues):
+            context = f"blocks of {self.block}, memory of {model.remembers}"
         unknown = f", {tokens.unknown:,} unknown" if tokens.unknown else ""
         return {
             "perplexity": Score(math.exp(min(total / len(tokens), 700)), f"{len(tokens):,} tokens{unknown}, {context}"),
@@ -308,6 +359,8 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
             whole, said = self._written(model, asked, look.decoding, tree)
         else:
             whole, said = self._forced(asked, reference), reference
+        if isinstance(model, Continues) and model.remembers and len(whole) - 1 > self.block:
+            return self._sight_with_memory(model, asked, whole, said)
         device = _device(model)
         given = torch.tensor([whole[:-1]], device=device)
         target = Side(tuple(tokenizer.pieces(whole[1:])), text=asked + said)
@@ -341,6 +394,43 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
         read = self._last(whole) if forced else self._end(whole)
         return (_cut(whole, read),) if len(read) < len(whole) else ()
 
+    def _sight_with_memory(self, model: SaysNext, asked: str, whole: list[int], said: str) -> Sight:
+        """The last block of a longer text: it is seen to look at itself, and at the memory of what was before."""
+        assert isinstance(model, Continues)
+        tokenizer, block = self.tokenizer, self.block
+        given, state = torch.tensor([whole[:-1]], device=_device(model)), None
+        with evaluation(model):
+            for segment in given[:, :-block].split(block, 1):
+                _, state = model.read(segment, state)
+        assert state is not None
+        held = state.tensors()
+
+        def read(tokens: Tensor, *memory: Tensor) -> Tensor:
+            recalled = model.recall(dict(zip(held, memory, strict=True)))
+            return model.output(model.read(tokens, recalled)[0])
+
+        shown = (given[:, -block:], *held.values())
+        kept = min(model.remembers, given.shape[1] - block)
+        memory = tokenizer.pieces(whole[-1 - block - kept : -1 - block])
+        items = (*(f"{MEMORY}{item}" for item in memory), *tokenizer.pieces(whole[-1 - block : -1]))
+        target = Side(tuple(tokenizer.pieces(whole[-block:])), text=said)
+        return Sight(
+            title=asked,
+            source=Side(items, text=asked),
+            logits=lambda _places: read(*shown)[0],
+            given=shown,
+            read=read,
+            sides=lambda _path: ("target", "source"),
+            embedding=None,
+            outcome=lambda _chosen: (target, said),
+            names=lambda _, numbers: tokenizer.pieces(numbers),
+            chosen=whole[-block:],
+            notes=(
+                f"The last {block} tokens are shown, each as it was predicted, from the token before it. Items with "
+                f"{MEMORY} are the memory: states of the tokens before, kept from earlier blocks.",
+            ),
+        )
+
     def _written(self, model: nn.Module, text: str, decoding: DecodingConfig, tree: Tree) -> tuple[list[int], str]:
         """The prompt, as far as the model looks back on it, and its continuation: as tokens, and the latter as text."""
         special = self.tokenizer.special
@@ -367,10 +457,16 @@ def _check(setting: Setting[WriteData]) -> None:
     """Refuse settings that cannot be, before anything is read."""
     data, model = setting.data, setting.model
     if data.carry and not model.carries:
-        able = ", ".join(kind for kind in models.kinds("causal") if models.config_class(kind).carries)
+        causal = {kind: models.config_class(kind) for kind in models.kinds("causal")}
+        able = ", ".join(kind for kind, each in causal.items() if each.carries and not each.continues)
         raise RegardError(
             f'data.carry={data.carry} is for kinds that carry their state ({able}), and not for "{model.kind}"; '
             "set it to 0"
+        )
+    if data.carry and model.continues:
+        raise RegardError(
+            f'data.carry={data.carry} is for blocks in any order, and kind = "{model.kind}" reads them one after the '
+            "other, with its memory; set data.carry to 0"
         )
     if setting.tokenizer.kind == "wordpiece":
         raise RegardError('tokenizer.kind = "wordpiece" loses line ends and spaces; to write, try "byte_bpe"')
