@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import tempfile
 import time
 from itertools import islice
 from pathlib import Path
@@ -40,11 +39,10 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--memories", type=int, nargs="+", default=MEMORIES, metavar="LENGTH")
     options = parser.parse_args(arguments)
     folder = published.out(options)
-    with tempfile.TemporaryDirectory(prefix="regard-bench-") as shortened:
-        data = _data(options.data, Path(shortened), options.judged)
-        paths = {name: _trained(folder / name, data, options, memory) for name, memory in _ways().items()}
-        rows = [_row(paths, memory) for memory in options.memories]
-        speeds = [speed(load(paths["with"]), memory) for memory in options.memories if memory]
+    data = _data(options.data, folder / "data", options.judged)
+    paths = {name: _trained(folder / name, data, options, memory) for name, memory in _ways().items()}
+    rows = [_row(paths, memory) for memory in options.memories]
+    speeds = [speed(load(paths["with"]), memory) for memory in options.memories if memory]
     _report(rows, speeds, options)
 
 
@@ -55,6 +53,7 @@ def _ways() -> dict[str, list[str]]:
 
 def _data(folder: Path, shortened: Path, judged: int) -> list[str]:
     """Where the texts are, as changes to a recipe; those to judge by are cut to `judged` words."""
+    shortened.mkdir(parents=True, exist_ok=True)
     changes = [f"data.train={json.dumps(str(folder / 'train.txt.gz'))}"]
     for part in ("valid", "test"):
         with gzip.open(folder / f"{part}.txt.gz", "rt", encoding="utf-8") as file:
