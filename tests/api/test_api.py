@@ -330,7 +330,7 @@ def test_the_page_explains_every_key_and_gives_its_default():
     given, keys = tomllib.loads(every), explained_keys(every)
     tables = {name: Recipe.model_fields[name].annotation for name in ("tokenizer", "training", "decoding")}
     for name, config in {**tables, "data": PairsData, "model": config_class("transformer")}.items():
-        assert keys[name] - {"preset"} == set(config.model_fields)
+        assert keys[name] - {"preset"} == {field.alias or key for key, field in config.model_fields.items()}
         given[name].pop("train", None)
         defaults = {"label_smoothing": 0.1} if name == "training" else {}  # of pairs
         assert config(**given[name]) == config(**defaults)

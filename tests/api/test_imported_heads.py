@@ -219,7 +219,7 @@ def test_everything_wrong_with_the_weights_of_a_model_directory_is_said_at_once(
     ("changes", "match"),
     [
         ({"problem_type": "multi_label_classification"}, "problem_type = 'multi_label_classification'"),
-        ({"id2label": {"0": "score"}}, "not two labels"),
+        ({"id2label": {"0": "score"}}, "fewer than two labels"),
         ({"id2label": {"0": "a", "2": "b"}}, "a label of its own for each of 0, 1, 2"),
         ({"id2label": {"0": "a", "1": "a"}}, "a label of its own for each of 0, 1, 2"),
         ({"architectures": ["BertForMultipleChoice"]}, "does not know: BertForMultipleChoice; it knows .*BertForToken"),

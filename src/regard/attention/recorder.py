@@ -29,7 +29,7 @@ class Recorder(Mapping[str, Tensor]):
         self._calls: dict[str, list[Tensor]] = {}
         self._vectors: dict[str, list[Vectors]] = {}
         self._columns: dict[str, str] = {}
-        self._modules: dict[str, str] = {}
+        self._places: dict[str, str] = {}
         self._running: list[str] = []
 
     def __getitem__(self, path: str) -> Tensor:
@@ -67,16 +67,16 @@ class Recorder(Mapping[str, Tensor]):
         """What the columns at `path` are, as told to `deliver`; "" for the positions that are looked at."""
         return self._columns.get(path, "")
 
-    def module(self, path: str) -> str:
-        """The path of the module that delivered what is kept at `path`: a part of it, or one of its turns."""
-        return self._modules[path]
+    def place(self, path: str) -> str:
+        """The same path without the number of a turn: that of the module, or of its part, which delivered it."""
+        return self._places[path]
 
     def clear(self) -> None:
         """Discard what was delivered; recording continues."""
         self._calls.clear()
         self._vectors.clear()
         self._columns.clear()
-        self._modules.clear()
+        self._places.clear()
 
     @property
     def running(self) -> str:
@@ -96,7 +96,7 @@ class Recorder(Mapping[str, Tensor]):
                 return
             weights = weights.narrow_copy(1, self.head, 1)
         self._calls.setdefault(self._path(part), []).append(weights.detach())
-        self._modules[self._path(part)] = self.running
+        self._places[self._path(part)] = self._place(part)
         if columns:
             self._columns[self._path(part)] = columns
         if vectors is not None:
@@ -106,10 +106,13 @@ class Recorder(Mapping[str, Tensor]):
             self._vectors.setdefault(self._path(part), []).append((query[:, chosen], key[:, chosen]))
 
     def _path(self, part: str) -> str:
-        path, turn = self.running, _turn.get()
-        if turn is not None and path.startswith(turn.path):
-            path = f"{turn.path}.{turn.number}{path[len(turn.path) :]}"
-        return f"{path}.{part}".strip(".") if part else path
+        path, turn = self._place(part), _turn.get()
+        if turn is None or not path.startswith(turn.path):
+            return path
+        return f"{turn.path}.{turn.number}{path[len(turn.path) :]}"
+
+    def _place(self, part: str) -> str:
+        return f"{self.running}.{part}".strip(".") if part else self.running
 
     def enter(self, module: nn.Module, *_: Any) -> None:
         """Forward pre-hook: `module` begins to run."""

@@ -48,7 +48,7 @@ def maps_of(
         rows = [each[row] for each in seen.calls(path)]
         weights = torch.cat([each.to_dense() if each.is_sparse else each for each in rows], 1)  # (H, Q, K)
         weights = weights.flip(1, 2) if sight.reads_backwards(path) else weights
-        gates = isinstance(module.get_submodule(seen.module(path)), nn.RNNBase)
+        gates = isinstance(module.get_submodule(seen.place(path).rpartition(".")[0]), nn.RNNBase)
         maps.append(
             Map(
                 name=path,

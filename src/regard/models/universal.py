@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self, cast
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from regard.checking import Settings
 from regard.layers.blocks import Block, Layers, Stack
@@ -95,14 +95,14 @@ class UniversalTransformer(Transformer):
 
 class UniversalEncoderConfig(Turns, BodyConfig):
     kind: Literal["universal_encoder"] = "universal_encoder"
-    segments: Literal[0, 2] = 2  # how many kinds of segment; 0 does not tell them apart
+    segments: NonNegativeInt = 2  # how many kinds of segment; 0 does not tell them apart
     pooling: Literal["first", "mean"] | None = None
     masked_words: bool = True  # the head that predicts masked tokens
 
     learns_words: ClassVar[Literal["", "masked", "two_way"]] = "masked"
 
     def segments_told_apart(self) -> int:
-        return self.segments
+        return min(self.segments, 2)
 
     def says_words(self) -> bool:
         return self.masked_words
