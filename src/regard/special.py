@@ -5,6 +5,7 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 NAMES = ("<pad>", "<unk>", "<s>", "</s>")
+BOS_SEGMENT = 2  # the segment of a BOS that stands after all texts: it belongs to none of them
 
 
 class Special(BaseModel):

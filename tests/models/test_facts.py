@@ -32,6 +32,7 @@ DEFAULTS = {  # width and dropout
     "gpt": (768, 0.1),
     "bert": (768, 0.1),
     "elmo": (512, 0.1),
+    "xlnet": (768, 0.1),
 }
 
 
@@ -89,6 +90,7 @@ def test_ids_and_vocabularies_from_elsewhere_are_those_of_the_config(kind: str):
         ("gpt", {"maximum": 11, "position": "rotary"}, None),
         ("rnn", {}, None),
         ("elmo", {}, None),
+        ("xlnet", {}, None),
         ("transformer", {"maximum": 11, "position": "learned"}, 11),
         ("transformer", {"maximum": 11}, None),
         ("seq2seq", {"maximum": 11, "score": "location"}, 11),
@@ -113,16 +115,23 @@ def test_a_block_is_as_long_as_a_gpt_has_positions_and_short_without_any():
 
 @pytest.mark.parametrize(
     ("kind", "way", "words"),
-    [("bert", "pooler", True), ("elmo", "mean", True), ("gpt", "last", False), ("rnn", "last", False)],
+    [
+        ("bert", "pooler", True),
+        ("elmo", "mean", True),
+        ("gpt", "last", False),
+        ("rnn", "last", False),
+        ("xlnet", "pooler", True),
+    ],
 )
 def test_facts_of_a_body(kind: str, way: Pooling, words: bool):
     config: Any = config_class(kind)(**settings_of(kind))
     assert (config.pools(), config.says_words(), config.frozen_under_a_head) == (way, words, kind == "elmo")
     assert config.model_copy(update={"pooling": "mean"}).pools() == "mean"
-    assert config.segments_told_apart() == (2 if kind == "bert" else 0)
+    assert config.segments_told_apart() == (2 if kind in ("bert", "xlnet") else 0)
+    assert config.ends_with_bos == (kind == "xlnet")
     assert headed(config, classes=3, pooled=True, vocabulary=VOCABULARY).pooling == way
     assert headed(config, classes=3, pooled=False, vocabulary=VOCABULARY).pooling is None
-    if kind != "bert":
+    if kind not in ("bert", "xlnet"):
         assert config.suited("words") is config
 
 
@@ -170,18 +179,21 @@ def test_a_text_is_pooled_without_its_padding(kind: str, pooling: Pooling):
         assert_close(found[row], wanted, atol=1e-6, rtol=1e-5)
 
 
-def test_only_a_bert_has_a_pooler_and_only_it_tells_segments_apart():
+def test_only_bert_and_xlnet_have_a_pooler_and_tell_segments_apart():
     tokens, lengths = texts()
-    second = torch.ones_like(tokens)
+    second = (torch.arange(7) > 1).long().expand_as(tokens)
     for kind in READING:
         body = tiny(kind)
         same = torch.equal(body.states(tokens, lengths, second), body.states(tokens, lengths))
-        assert same == (kind != "bert")
+        assert same == (kind not in ("bert", "xlnet"))
         hidden = body.states(tokens, lengths)
         if kind == "bert":
             assert torch.equal(body.pooled(hidden, lengths, "pooler"), body.pool(hidden))
+        elif kind == "xlnet":
+            with pytest.raises(RegardError, match="no pooler"):
+                body.pooled(hidden, lengths, "pooler")
         else:
-            with pytest.raises(RegardError, match='pooling="pooler" is for the kind bert'):
+            with pytest.raises(RegardError, match='pooling="pooler" is for the kinds bert and xlnet'):
                 body.pooled(hidden, lengths, "pooler")
     unsegmented = tiny("bert", segments=0)
     assert torch.equal(unsegmented.states(tokens, lengths, second), unsegmented.states(tokens, lengths))
@@ -194,7 +206,7 @@ def test_a_head_stands_on_every_body_and_passes_its_facts_on(kind: str):
     assert module(tokens, lengths).shape == (3, 7, 5)
     assert (module.special, module.embedding, module.layers) == (body.special, body.embedding, 2)
     assert (module.layer_paths(1), module.alignment) == (body.layer_paths(1), "")
-    assert any("output" in name for name, _ in body.named_modules()) == (kind in ("bert", "gpt"))
+    assert any("output" in name for name, _ in body.named_modules()) == (kind in ("bert", "gpt", "xlnet"))
     assert not any(name.startswith("embedding") for name in module.state_dict())
     with recording(module, only=module.layer_paths(1)) as record:
         module(tokens, lengths)

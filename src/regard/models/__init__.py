@@ -52,6 +52,9 @@ KINDS = {
         "two recurrent language models, one each way, as features",
         "encoder",
     ),
+    "xlnet": Kind(
+        "regard.models.xlnet", "XLNetConfig", "XLNet", "encoder that learns to predict words in any order", "encoder"
+    ),
 }
 
 

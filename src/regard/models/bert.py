@@ -36,7 +36,7 @@ from regard.layers.initial import start_normal
 from regard.layers.padding import row_lengths
 from regard.layers.wiring import PostNorm
 from regard.models.body import Body
-from regard.models.facts import BodyConfig, Pooling, Use
+from regard.models.facts import BodyConfig, LearnsWords, Pooling, Use
 
 
 class BertConfig(BodyConfig):
@@ -70,7 +70,7 @@ class BertConfig(BodyConfig):
     def segments_told_apart(self) -> int:
         return min(self.segments, 2)
 
-    learns_words: ClassVar[Literal["", "masked", "two_way"]] = "masked"
+    learns_words: ClassVar[LearnsWords] = "masked"
 
     def pools(self) -> Pooling:
         return self.pooling or "pooler"

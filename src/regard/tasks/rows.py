@@ -80,7 +80,8 @@ class Rows:
         body = body_config(model)
         longest = body.reads() or ANY_LENGTH
         segments = 1 if body.segments_told_apart() == 1 else 2
-        framing = Framing(body.special, min(longest, max_length or longest), segments=segments)
+        maximum = min(longest, max_length or longest)
+        framing = Framing(body.special, maximum, segments=segments, bos_last=body.ends_with_bos)
         return cls(codec.texts().source, framing)
 
     def frame(self, firsts: Sequence[str], seconds: Sequence[str | None]) -> list[Row]:
@@ -314,6 +315,8 @@ def label_numbers(labels: Sequence[str], wanted: Sequence[str], place: str) -> l
 
 def pooled_places(model: nn.Module, row: Row) -> tuple[int, ...]:
     """The place of the token that a pooling head reads; no place if the head reads the mean of all tokens."""
+    if pooling_of(model) == "pooler":
+        return (row.ids.index(body_of(model).special.bos),)
     return {"mean": (), "last": (len(row.ids) - 1,)}.get(pooling_of(model), (0,))
 
 
