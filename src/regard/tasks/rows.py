@@ -351,4 +351,5 @@ def _copies(batch: RowBatch, count: int) -> RowBatch:
         tokens=batch.tokens.expand(count, -1),
         lengths=batch.lengths.expand(count),
         segments=batch.segments.expand(count, -1),
+        order=batch.order.expand(count, -1),
     )

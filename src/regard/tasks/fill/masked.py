@@ -183,12 +183,16 @@ class Masked(Fill):
             return self.mask
         return int(generator.integers(self.size)) if drawn < CHANGED else token
 
-    def _row(self, asked: Texts) -> Row:
-        """The row of a text or a pair. [MASK] in a text stands for the mask, and so does the mask's own name."""
-        framing, tokenizer = self.rows.framing, self.rows.tokenizer
+    def _ids(self, asked: Texts) -> list[list[int]]:
+        """The ids of one text or two. [MASK] in a text stands for the mask, and so does the mask's own name."""
+        tokenizer = self.rows.tokenizer
         name = tokenizer.inner.id_to_token(self.mask) or MASK
         parts = [tokenizer.encode(text.replace(MASK, name).split(name)) for text in asked if text is not None]
-        ids = [[token for piece in pieces for token in (self.mask, *piece)][1:] for pieces in parts]
+        return [[token for piece in pieces for token in (self.mask, *piece)][1:] for pieces in parts]
+
+    def _row(self, asked: Texts) -> Row:
+        """The row of a text or a pair."""
+        framing, ids = self.rows.framing, self._ids(asked)
         size = sum(map(len, ids))
         if size > framing.maximum - framing.room_taken(pair=len(ids) > 1):
             raise RegardError(f"{asked.first[:40]!r}… has {size} tokens, more than the model reads; shorten it")

@@ -51,15 +51,23 @@ class Permuted(Masked):
 
     def encode(self, examples: Sequence[Document]) -> list[Row]:
         """Rows before an order is drawn, each after its memory."""
-        framing, rows = self.rows.framing, []
-        room = framing.maximum - framing.room_taken(pair=False)
+        rows = []
         for example in examples:
             ids = [token for sentence in self.rows.tokenizer.encode(list(example.sentences)) for token in sentence]
-            for begin in range(0, len(ids), room):
-                before, row = ids[max(begin - self.memory, 0) : begin], framing.frame(ids[begin : begin + room])
-                order = (REMEMBERED,) * len(before) + (GIVEN,) * len(row.ids)
-                rows.append(Row((*before, *row.ids), (0,) * len(before) + row.segments, order=order))
+            rows += [self._after_memory(ids, begin) for begin in range(0, len(ids), self.room)]
         return rows
+
+    @property
+    def room(self) -> int:
+        """How many tokens of a text a row has, without its memory."""
+        return self.rows.framing.maximum - self.rows.framing.room_taken(pair=False)
+
+    def _after_memory(self, ids: Sequence[int], begin: int) -> Row:
+        """The row of a text from the token `begin` on, after its memory."""
+        before = ids[max(begin - self.memory, 0) : begin]
+        row = self.rows.framing.frame(ids[begin : begin + self.room])
+        order = (REMEMBERED,) * len(before) + (GIVEN,) * len(row.ids)
+        return Row((*before, *row.ids), (0,) * len(before) + row.segments, order=order)
 
     def draw(self, row: Row, generator: numpy.random.Generator) -> Row:
         """The row with ranks for the tokens that are predicted, which are its targets.
@@ -84,14 +92,27 @@ class Permuted(Masked):
 
     def words_at(self, model: nn.Module, batch: RowBatch, places: Sequence[int]) -> Tensor:
         assert isinstance(model, PredictsInOrder)
+        given = batch.order if batch.order.shape[1] else torch.full_like(batch.tokens, GIVEN)
+        if not places:  # nothing is predicted, and the content stream is all there is
+            return model(batch.tokens, batch.lengths, batch.segments, order=given)[:, :0]
         where = torch.tensor(places, device=batch.tokens.device).expand(len(batch.tokens), -1)
-        order = torch.full_like(batch.tokens, GIVEN).scatter(1, where, ASKED)
+        order = given.scatter(1, where, ASKED)
         return model.words(model.predicted(batch.tokens, batch.lengths, batch.segments, order=order, places=where))
 
     def sight(self, model: nn.Module, asked: Texts, look: Looking) -> Sight:
         """What both streams look at: the content stream from each token, the query stream from what it predicts."""
         assert isinstance(model, PredictsInOrder)
-        return replace(super().sight(model, asked, look), sides=model.looks)
+        sight, memory = super().sight(model, asked, look), self._row(asked).order.count(REMEMBERED)
+        notes = (f"the first {memory} tokens are the memory of the others",) if memory else ()
+        return replace(sight, sides=model.looks, notes=(*sight.notes, *notes))
+
+    def _row(self, asked: Texts) -> Row:
+        """The row of a text or a pair. The beginning of a text that is too long for a row is its memory."""
+        first, *others = self._ids(asked)
+        over = len(first) - self.room
+        if others or not 0 < over <= self.memory:
+            return super()._row(asked)
+        return self._after_memory(first, over)
 
     def _losses(self, model: nn.Module, batch: RowBatch) -> list[tuple[Tensor, Tensor]]:
         """The loss of each predicted token, and whether the prediction is right."""
