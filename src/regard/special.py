@@ -7,6 +7,7 @@ from regard.checking import Settings
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 NAMES = ("<pad>", "<unk>", "<s>", "</s>")
+BOS_SEGMENT = 2  # the segment of a BOS that stands after all texts: it belongs to none of them
 
 
 class Special(Settings):

@@ -37,6 +37,7 @@ DEFAULTS = {  # width and dropout
     "universal": (512, 0.1),
     "universal_encoder": (512, 0.1),
     "universal_decoder": (512, 0.1),
+    "xlnet": (768, 0.1),
 }
 
 
@@ -97,6 +98,7 @@ def test_ids_and_vocabularies_from_elsewhere_are_those_of_the_config(kind: str):
         ("rnn", {}, None),
         ("transformer_xl", {"memory": 5}, None),
         ("elmo", {}, None),
+        ("xlnet", {}, None),
         ("transformer", {"maximum": 11, "position": "learned"}, 11),
         ("transformer", {"maximum": 11}, None),
         ("conv_seq2seq", {"maximum": 11}, 11),
@@ -128,16 +130,18 @@ def test_a_block_is_as_long_as_a_gpt_has_positions_and_short_without_any():
         ("gpt", "last", False),
         ("rnn", "last", False),
         ("transformer_xl", "last", False),
+        ("xlnet", "pooler", True),
     ],
 )
 def test_facts_of_a_body(kind: str, way: Pooling, words: bool):
     config: Any = config_class(kind)(**settings_of(kind))
     assert (config.pools(), config.says_words(), config.frozen_under_a_head) == (way, words, kind == "elmo")
     assert config.model_copy(update={"pooling": "mean"}).pools() == "mean"
-    assert config.segments_told_apart() == (2 if kind == "bert" else 0)
+    assert config.segments_told_apart() == (2 if kind in ("bert", "xlnet") else 0)
+    assert config.ends_with_bos == (kind == "xlnet")
     assert headed(config, classes=3, pooled=True, vocabulary=VOCABULARY).pooling == way
     assert headed(config, classes=3, pooled=False, vocabulary=VOCABULARY).pooling is None
-    if kind != "bert":
+    if kind not in ("bert", "xlnet"):
         assert config.suited("words") is config
 
 
@@ -185,18 +189,21 @@ def test_a_text_is_pooled_without_its_padding(kind: str, pooling: Pooling):
         assert_close(found[row], wanted, atol=1e-6, rtol=1e-5)
 
 
-def test_only_a_bert_has_a_pooler_and_only_it_tells_segments_apart():
+def test_only_bert_and_xlnet_have_a_pooler_and_tell_segments_apart():
     tokens, lengths = texts()
-    second = torch.ones_like(tokens)
+    second = (torch.arange(7) > 1).long().expand_as(tokens)
     for kind in READING:
         body = tiny(kind)
         same = torch.equal(body.states(tokens, lengths, second), body.states(tokens, lengths))
-        assert same == (kind not in ("bert", "universal_encoder"))
+        assert same == (kind not in ("bert", "universal_encoder", "xlnet"))
         hidden = body.states(tokens, lengths)
         if kind == "bert":
             assert torch.equal(body.pooled(hidden, lengths, "pooler"), body.pool(hidden))
+        elif kind == "xlnet":
+            with pytest.raises(RegardError, match="no pooler"):
+                body.pooled(hidden, lengths, "pooler")
         else:
-            with pytest.raises(RegardError, match='pooling="pooler" is for the kind bert|has no pooler'):
+            with pytest.raises(RegardError, match='pooling="pooler" is for the kinds bert and xlnet|has no pooler'):
                 body.pooled(hidden, lengths, "pooler")
     unsegmented = tiny("bert", segments=0)
     assert torch.equal(unsegmented.states(tokens, lengths, second), unsegmented.states(tokens, lengths))

@@ -142,7 +142,7 @@ def test_words_are_tagged_and_answers_found_from_each(tmp_path: Path, name: str)
 @pytest.mark.parametrize("task", ["tag", "answer", "fill"])
 def test_what_reads_one_way_cannot_judge_each_word(tmp_path: Path, task: str):
     save(tmp_path / "body", "gpt2")
-    with pytest.raises(RegardError, match='is for the kinds bert, elmo, and not for kind = "gpt"'):
+    with pytest.raises(RegardError, match='is for the kinds bert, elmo, xlnet, and not for kind = "gpt"'):
         regard.train(recipe(task, tmp_path / "body", films(tmp_path)), out=tmp_path / "model")
 
 

@@ -48,6 +48,7 @@ TOPS: dict[str, dict[str, int]] = {  # of three layers: below the first, after t
     "gpt": {**EMBEDDED, "embedding.position.table": 0, "body.final.weight": 3, "body.final.bias": 3},
     "rnn": {**EMBEDDED, "output.bias": 4},
     "transformer_xl": {**EMBEDDED, "output.bias": 4},
+    "xlnet": {**EMBEDDED, "mask": 0, "output.bias": 4},
 }
 LAYERS = {
     "bert": "body.blocks.{}.around_attention.norm.weight",
@@ -55,12 +56,13 @@ LAYERS = {
     "gpt": "body.blocks.{}.around_feed_forward.norm.bias",
     "rnn": "body.layers.{}.weight_hh_l0",
     "transformer_xl": "body.blocks.{}.attention.position.content",
+    "xlnet": "body.{}.attention.segments",
 }
 
 
 @pytest.mark.parametrize("kind", TOPS)
 def test_every_parameter_of_a_body_has_its_depth_with_and_without_a_head(kind: str):
-    heads = {"heads": 2} if kind in ("bert", "gpt", "transformer_xl") else {}
+    heads = {"heads": 2} if kind in ("bert", "gpt", "transformer_xl", "xlnet") else {}
     body: Any = models.build(kind, vocabulary=11, layers=3, width=8, **heads)
     depth = {name: body.depth_of(name) for name, _ in body.named_parameters()}
     assert {name: each for name, each in depth.items() if not any(part.isdigit() for part in name.split("."))} == TOPS[

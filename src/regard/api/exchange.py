@@ -21,6 +21,8 @@ from regard.training import report as reports
 from regard.training.checkpoint import to_bytes
 from regard.training.report import Report
 
+UNLIMITED = 512  # tokens that are read of a text, for a model that reads any length
+
 
 def import_model(source: str | Path, out: str | Path) -> Complete:
     """Write a Hugging Face directory, or the one inside an installed package, as a model directory.
@@ -37,7 +39,8 @@ def import_model(source: str | Path, out: str | Path) -> Complete:
     task = tasks.suited(models.KINDS[config.kind].form, use)
     if use == "vector":
         config = config.model_copy(update={"pooling": read_pooling(directory)})
-    if use in ("vector", "text", "tokens") and (longest := config.reads()) is not None:
+    if use in ("vector", "text", "tokens"):
+        longest = config.reads() or UNLIMITED
         data = {"max_length": min(longest, read_longest(directory)) if use == "vector" else longest}
     tables = {"task": task, "data": data, "model": config.model_dump()}
     recipe = complete(recipes.make(tables, where=str(directory)), where=str(directory))

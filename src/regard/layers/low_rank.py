@@ -30,7 +30,10 @@ class LowRank(Linear):
         return super().forward(x) + SCALE * F.linear(F.linear(x, self.down), self.up)
 
 
-def add_low_rank(module: nn.Module, *, rank: int, names: tuple[str, ...] = ("query", "value")) -> int:
+NAMES = ("query", "value", "queries", "values")  # the linear maps that change, whichever of these an attention has
+
+
+def add_low_rank(module: nn.Module, *, rank: int, names: tuple[str, ...] = NAMES) -> int:
     """Replace all linear maps of these names in the module by `LowRank`, and return how many there are."""
     changed = 0
     for parent in list(module.modules()):

@@ -82,6 +82,9 @@ KINDS = {
         "two recurrent language models, one in each direction, as features",
         "encoder",
     ),
+    "xlnet": Kind(
+        "regard.models.xlnet", "XLNetConfig", "XLNet", "encoder that learns to predict words in any order", "encoder"
+    ),
 }
 
 

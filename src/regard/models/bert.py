@@ -37,7 +37,7 @@ from regard.layers.padding import row_lengths
 from regard.layers.wiring import WiringName
 from regard.layers.wiring import build as build_wiring
 from regard.models.body import Body
-from regard.models.facts import BodyConfig, Pooling, Use
+from regard.models.facts import BodyConfig, LearnsWords, Pooling, Use
 from regard.models.feeding import Feeding
 from regard.models.long import LongAttention
 
@@ -74,7 +74,7 @@ class BertConfig(LongAttention, Feeding, BodyConfig):
     def segments_told_apart(self) -> int:
         return min(self.segments, 2)
 
-    learns_words: ClassVar[Literal["", "masked", "two_way"]] = "masked"
+    learns_words: ClassVar[LearnsWords] = "masked"
 
     def pools(self) -> Pooling:
         return self.pooling or "pooler"

@@ -41,7 +41,7 @@ class Body(nn.Module, ABC):
     def pooled(self, hidden: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
         """One vector for each text: the first, the last or the mean of its tokens' vectors.   (B, L, M) → (B, M)"""
         if pooling == "pooler":
-            raise RegardError('pooling="pooler" is for the kind bert; try "mean"')
+            raise RegardError('pooling="pooler" is for the kinds bert and xlnet; try "mean"')
         if pooling == "first":
             return hidden[:, 0]
         if pooling == "last":

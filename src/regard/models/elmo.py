@@ -24,7 +24,7 @@ from regard.layers.embedding import Embedding, tied_output
 from regard.layers.padding import row_lengths
 from regard.layers.recurrent import Cell, Recurrent
 from regard.models.body import Body
-from regard.models.facts import BodyConfig
+from regard.models.facts import BodyConfig, LearnsWords
 
 
 class ElmoConfig(BodyConfig):
@@ -35,7 +35,7 @@ class ElmoConfig(BodyConfig):
     tied: bool = True  # output = embedding
     pooling: Literal["first", "mean"] | None = None
 
-    learns_words: ClassVar[Literal["", "masked", "two_way"]] = "two_way"
+    learns_words: ClassVar[LearnsWords] = "two_way"
     frozen_under_a_head: ClassVar[bool] = True  # Peters 2018: the features are fixed, their mix is learned
 
     def says_words(self) -> bool:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     pass
 
 Pooling = Literal["pooler", "first", "last", "mean"]
-"""How one vector is made of a text: tanh(W h_0), the first, the last, or the mean of the tokens' vectors."""
+"""How one vector is made of a text: tanh(W h) of BOS, the first, the last, or the mean of the tokens' vectors."""
+
+LearnsWords = Literal["", "masked", "two_way", "permuted"]
+"""How a kind learns to fill gaps: not at all, or as one of the ways in `tasks/fill`."""
 
 Use = Literal["whole", "words", "vector", "text", "tokens", "span"]
 """The part of a model that a task uses: all of it, the words that it predicts, one vector for a text, a head
@@ -71,7 +74,8 @@ class BodyConfig(ModelConfig):
     pooling: Pooling | None = None  # how one vector is made of a text; the task's way if None
     body: str | None = None  # where the first weights come from; they are random if None
 
-    learns_words: ClassVar[Literal["", "masked", "two_way"]] = ""  # how it learns to fill gaps, if it can
+    learns_words: ClassVar[LearnsWords] = ""
+    ends_with_bos: ClassVar[bool] = False  # whether BOS stands after all texts of a row, and not before them
     frozen_under_a_head: ClassVar[bool] = False  # whether only the head learns, unless training.freeze is given
 
     def ids(self) -> Special:
@@ -90,6 +94,10 @@ class BodyConfig(ModelConfig):
 
     def starts_from(self) -> str | None:
         return self.body
+
+    def remembers(self) -> int:
+        """How many tokens before a piece of a text are read with it as its memory."""
+        return 0
 
     def says_what_follows(self) -> bool:
         """Whether it has a head that tells if a second text follows the first."""

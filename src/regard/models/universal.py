@@ -24,7 +24,7 @@ from regard.layers.blocks import Block, Layers, Stack
 from regard.layers.universal import PONDER, THRESHOLD, Universal
 from regard.layers.wiring import WiringName
 from regard.models.bert import Bert, BertConfig
-from regard.models.facts import BodyConfig, ModelConfig, Pooling, Use
+from regard.models.facts import BodyConfig, LearnsWords, ModelConfig, Pooling, Use
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.special import OWN, Special
@@ -99,7 +99,7 @@ class UniversalEncoderConfig(Turns, BodyConfig):
     pooling: Literal["first", "mean"] | None = None
     masked_words: bool = True  # the head that predicts masked tokens
 
-    learns_words: ClassVar[Literal["", "masked", "two_way"]] = "masked"
+    learns_words: ClassVar[LearnsWords] = "masked"
 
     def segments_told_apart(self) -> int:
         return min(self.segments, 2)

@@ -102,6 +102,15 @@ PRESETS: dict[str, dict[str, Size]] = {
         "base": {"layers": 12, "width": 768, "heads": 12},
         "large": {"layers": 24, "width": 1024, "heads": 16},
     },
+    "xlnet": {
+        # the sizes of Turc 2019 for BERT
+        "tiny": {"layers": 2, "width": 128, "heads": 2},
+        "mini": {"layers": 4, "width": 256, "heads": 4},
+        "small": {"layers": 4, "width": 512, "heads": 8},
+        # Yang 2019, as published
+        "base": {"layers": 12, "width": 768, "heads": 12},
+        "large": {"layers": 24, "width": 1024, "heads": 16},
+    },
 }
 
 

@@ -91,10 +91,13 @@ class Spans(Surface[Texts, Span]):
 
 @dataclass(frozen=True)
 class Part:
-    """A question with a part of its passage: where that begins in the row, and the characters of each of its tokens."""
+    """A question with a part of its passage: where that begins in the row, the place that is chosen if there is no
+    answer (BOS), how many tokens of the question are read, and the characters of each token of the passage."""
 
     row: Row
     first: int
+    nowhere: int
+    read: int
     offsets: Sequence[tuple[int, int]]
 
 
@@ -145,7 +148,7 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
         found = []
         for example in examples:
             for part in self._parts(example.question, example.passage):
-                ends = _ends(part, *example.answers[0]) if example.answers else (0, 0)
+                ends = _ends(part, *example.answers[0]) if example.answers else (part.nowhere, part.nowhere)
                 found.append(Row(part.row.ids, part.row.segments, ends))
         return found
 
@@ -186,10 +189,10 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
         return [(span, parts[row][1], ends) for span, (_, row, ends) in zip(spans, where, strict=True)]
 
     def sight(self, model: nn.Module, asked: Texts, look: Looking) -> Sight:
-        """What the model reads of a question and its passage, and the tokens it chooses as ends: the first token of the
-        row if there is no answer. Of a passage in several parts, the part with the best span is shown."""
+        """What the model reads of a question and its passage, and the tokens it chooses as ends: both are BOS if there
+        is no answer. Of a passage in several parts, the part with the best span is shown."""
         ((answer, part, (begin, end)),) = self._found(model, [asked])
-        places = [0, *range(part.first, part.first + len(part.offsets))]
+        places = [part.nowhere, *range(part.first, part.first + len(part.offsets))]
         chosen = [begin + 1, end + 1] if answer["answer"] else [0, 0]
         pieces = self.rows.tokenizer.pieces([part.row.ids[place] for place in places])
         choices = Choices(
@@ -210,10 +213,10 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
     def _unread(self, asked: Texts, part: Part) -> tuple[str, ...]:
         """What the viewer must know of a question and a passage that are not read whole."""
         question, passage = (len(ids) for ids in self.rows.tokenizer.encode([asked.first, asked.second or ""]))
-        read, shown = part.first + 1 - self.rows.framing.room_taken(pair=True), len(part.offsets)
-        of_question = f"only the first {read} of {question} tokens of the question are read"
+        shown = len(part.offsets)
+        of_question = f"only the first {part.read} of {question} tokens of the question are read"
         of_passage = f"the passage is read in parts: the part with the best answer has {shown} of its {passage} tokens"
-        return (*([of_question] if read < question else []), *([of_passage] if shown < passage else []))
+        return (*([of_question] if part.read < question else []), *([of_passage] if shown < passage else []))
 
     def scores(self, model: nn.Module, examples: Sequence[Question]) -> dict[str, Score]:
         spans = self.answer(model, [Texts(each.question, each.passage) for each in examples], RunOptions())
@@ -240,17 +243,17 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
             warnings.warn(f"a question has more than {room // 2} tokens, and only its beginning is read", stacklevel=2)
         asked = asked[: room // 2]
         size = room - len(asked)
-        first = len(asked) + framing.room_taken(pair=True) - 1
         for begin in range(0, max(len(read), 1), min(self.stride, max(size - self.max_answer, 1))):
-            row = framing.frame(asked, read[begin : begin + size])
-            yield Part(row, first, offsets[begin : begin + size])
+            row, first = framing.ask(asked, read[begin : begin + size])
+            yield Part(row, first, framing.place_of_bos(row), len(asked), offsets[begin : begin + size])
             if begin + size >= len(read):
                 return
 
     def _best(self, logits: Tensor, part: Part) -> tuple[float, float, int, int]:
         """The score of the best span in a part, the score of no answer, and both ends of the span, by token."""
         first, size = part.first, len(part.offsets)
-        kept = torch.cat([logits[:1], logits[first : first + size]]).softmax(0)  # (1 + S, 2)
+        places = [part.nowhere, *range(first, first + size)]
+        kept = logits[places].softmax(0)  # (1 + S, 2)
         start, end = kept[1:].unbind(-1)
         none = float(kept[0].prod())
         if not size:
@@ -280,10 +283,10 @@ def plain(text: str) -> str:
 
 
 def _ends(part: Part, text: str, at: int) -> tuple[int, int]:
-    """The first and the last token of an answer in the row; both are 0 if the part does not hold the whole answer."""
+    """The first and the last token of an answer in the row; both are BOS if the part does not hold the whole answer."""
     inside = [n for n, (begin, end) in enumerate(part.offsets) if begin < at + len(text) and end > at]
     if not inside or part.offsets[inside[0]][0] > at or part.offsets[inside[-1]][1] < at + len(text):
-        return 0, 0
+        return part.nowhere, part.nowhere
     return part.first + inside[0], part.first + inside[-1]
 
 

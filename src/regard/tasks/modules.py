@@ -4,6 +4,7 @@ AnswersSources   translate: an encoder-decoder on the step protocol
 SaysNext         write: a causal language model on the step protocol
 FillsGaps        fill by masking: an encoder with a head that says words
 ReadsBothWays    fill by two language models, one each way
+PredictsInOrder  fill by predicting tokens in an order, each from those before it
 Carries          write: a causal model whose state goes from block to block
 Continues        write: the same for a state that goes from batch to batch while the model learns
 Draws            translate: attention that draws at random while it learns
@@ -80,6 +81,24 @@ class ReadsBothWays(Protocol):
     output: Linear
 
     def both_ways(self, tokens: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+
+@runtime_checkable
+class PredictsInOrder(Protocol):
+    """Tokens (B, L) that have ranks (B, L) → hidden (B, N, M) of N places, each made of the tokens of lower rank."""
+
+    embedding: Embedding
+
+    def predicted(
+        self, tokens: Tensor, lengths: Tensor, segments: Tensor | None, *, order: Tensor, places: Tensor
+    ) -> Tensor: ...
+    def words(self, hidden: Tensor) -> Tensor:
+        """(…, M) → logits (…, V)"""
+        ...
+
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at."""
+        ...
 
 
 StateT = TypeVar("StateT")

@@ -215,7 +215,7 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
 
     def _vectors(self, model: nn.Module, tokens: Tensor, lengths: Tensor) -> Tensor:
         """tokens (B, L) → (B, D), each of length 1."""
-        return F.normalize(model(tokens, lengths, torch.zeros_like(tokens)), dim=-1)
+        return F.normalize(model(tokens, lengths), dim=-1)
 
     def answer(self, model: nn.Module, asked: Sequence[Query], options: RunOptions) -> list[list[Ranked]]:
         scores = iter(self.judged(model, [(each.query, text) for each in asked for text in each.texts]))

@@ -81,7 +81,8 @@ class Rows:
         body = body_config(model)
         longest = body.reads() or ANY_LENGTH
         segments = 1 if body.segments_told_apart() == 1 else 2
-        framing = Framing(body.special, min(longest, max_length or longest), segments=segments)
+        maximum = min(longest, max_length or longest)
+        framing = Framing(body.special, maximum, segments=segments, bos_last=body.ends_with_bos)
         return cls(codec.texts().source, framing)
 
     def frame(self, firsts: Sequence[str], seconds: Sequence[str | None]) -> list[Row]:
@@ -147,7 +148,7 @@ class Rows:
             title=text,
             source=Side(tuple(self.tokenizer.pieces(list(row.ids))), text=text, border=_border(row)),
             logits=chosen_by,
-            given=(batch.tokens, batch.lengths, batch.segments),
+            given=(batch.tokens, batch.lengths, batch.segments, batch.order),
             read=lambda *given: logits(_batch_of(batch, *given)),
             sides=lambda _path: ("source", "source"),
             embedding=body.embedding,
@@ -325,6 +326,8 @@ def label_numbers(labels: Sequence[str], wanted: Sequence[str], place: str) -> l
 
 def pooled_places(model: nn.Module, row: Row) -> tuple[int, ...]:
     """The place of the token that a pooling head reads; no place if the head reads the mean of all tokens."""
+    if pooling_of(model) == "pooler":
+        return (row.ids.index(body_of(model).special.bos),)
     return {"mean": (), "last": (len(row.ids) - 1,)}.get(pooling_of(model), (0,))
 
 
@@ -355,10 +358,14 @@ def _border(row: Row) -> int | None:
 def _copies(batch: RowBatch, count: int) -> RowBatch:
     """The only row of a batch, `count` times."""
     return _batch_of(
-        batch, batch.tokens.expand(count, -1), batch.lengths.expand(count), batch.segments.expand(count, -1)
+        batch,
+        batch.tokens.expand(count, -1),
+        batch.lengths.expand(count),
+        batch.segments.expand(count, -1),
+        batch.order.expand(count, -1),
     )
 
 
-def _batch_of(batch: RowBatch, tokens: Tensor, lengths: Tensor, segments: Tensor) -> RowBatch:
+def _batch_of(batch: RowBatch, tokens: Tensor, lengths: Tensor, segments: Tensor, order: Tensor) -> RowBatch:
     """The batch with other rows."""
-    return replace(batch, tokens=tokens, lengths=lengths, segments=segments)
+    return replace(batch, tokens=tokens, lengths=lengths, segments=segments, order=order)

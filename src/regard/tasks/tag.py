@@ -261,7 +261,7 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
                 yield self.rows.framing.frame(ids), begins
                 ids, begins = [], []
             if tokens:
-                begins.append((number, len(ids) + 1))
+                begins.append((number, self.rows.framing.first_place + len(ids)))
                 ids += tokens
         if ids:
             yield self.rows.framing.frame(ids), begins

@@ -6,7 +6,7 @@ B batch  L longest row  W longest row of targets
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import islice
 
@@ -32,6 +32,7 @@ class RowBatch(TensorBatch):
     wanted    (B, W)   the targets to predict, IGNORED elsewhere
     targets            the number of targets to predict
     rows               the numbers of the rows
+    order     (B, L)   the rank of each token in the order of prediction; (B, 0) if rows have no order
     """
 
     tokens: Tensor
@@ -40,6 +41,7 @@ class RowBatch(TensorBatch):
     wanted: Tensor
     targets: int
     rows: tuple[int, ...]
+    order: Tensor = field(default_factory=lambda: torch.empty(0, 0, dtype=torch.int64))
 
 
 class RowStream(Stream[RowBatch]):
@@ -112,6 +114,7 @@ def _assemble(rows: Sequence[Row], numbers: Sequence[int], special: Special) -> 
         wanted=wanted,
         targets=int((wanted != IGNORED).sum()),
         rows=tuple(numbers),
+        order=_table([row.order for row in rows], 0),
     )
 
 

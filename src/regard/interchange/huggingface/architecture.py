@@ -38,11 +38,13 @@ class Name:
     """Their tensor, and our parameters: several, where theirs is a stack of ours.
 
     `transposed` is a matrix that is stored transposed there, `row` a vector that is a matrix of one row there.
+    With `heads`, our last axis is two axes there: the heads, and the width of each.
     """
 
     theirs: str
     ours: tuple[str, ...]
     form: Form = "same"
+    heads: int | None = None
 
 
 def linear(theirs: str, *ours: str, form: Form = "same") -> list[Name]:

@@ -27,11 +27,12 @@ from regard.interchange.huggingface.others import refuse_other_formats, refuse_u
 from regard.interchange.huggingface.roberta import ROBERTA
 from regard.interchange.huggingface.tensors import WHOLE, longest_axis, plain_names, read_tensors, to_ours, to_theirs
 from regard.interchange.huggingface.tokenizer import read_tokenizers, special_ids, tokenizer_files
+from regard.interchange.huggingface.xlnet import XLNET
 from regard.models.facts import ModelConfig
 from regard.models.heads import headed
 from regard.training.checkpoint import load_weights
 
-ARCHITECTURES = {each.model_type: each for each in (GPT2, BERT, DISTILBERT, ROBERTA, MARIAN)}
+ARCHITECTURES = {each.model_type: each for each in (GPT2, BERT, DISTILBERT, ROBERTA, MARIAN, XLNET)}
 
 
 @dataclass(frozen=True)
@@ -117,12 +118,11 @@ def export_directory(
     if architecture.generation is not None:
         files["generation_config.json"] = _json(architecture.generation(config))
     if tokenizers is not None:
-        positions = body.maximum - getattr(body, "offset", 0)
         files |= tokenizer_files(
             tokenizers,
             model_type=architecture.model_type,
             segments=getattr(body, "segments", 0),
-            longest=positions,
+            longest=body.maximum - getattr(body, "offset", 0) if "maximum" in type(body).model_fields else None,
         )
     durable.write_directory(out, {**files, **(more or {})})
 
@@ -138,7 +138,7 @@ def _top(architecture: Architecture, head: Head) -> HeadClass:
             return top
     raise RegardError(
         f"a head on kind = {architecture.kind!r} cannot be written as {architecture.model_type}: "
-        "regard writes heads on kind = 'bert' only"
+        "regard writes heads on the kinds 'bert' and 'xlnet' only"
     )
 
 

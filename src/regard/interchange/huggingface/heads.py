@@ -53,7 +53,8 @@ def head_settings(head: Head, top: HeadClass) -> dict[str, Any]:
 
 def body_for(config: Any, top: HeadClass) -> Any:
     """The body that their class has: with the parts that the head depends on, and without other heads."""
-    return config.model_copy(update={"masked_words": False, "next_sentence": False, **top.body})
+    others = {name: False for name in ("masked_words", "next_sentence") if name in type(config).model_fields}
+    return config.model_copy(update={**others, **top.body})
 
 
 def require_body_for(config: Any, top: HeadClass) -> None:

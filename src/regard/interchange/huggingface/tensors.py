@@ -121,11 +121,14 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 
 def _their_shape(name: Name, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     joined = (sum(shape[0] for shape in shapes), *shapes[0][1:])
-    return {"same": joined, "transposed": joined[::-1], "row": (1, *joined)}[name.form]
+    found = {"same": joined, "transposed": joined[::-1], "row": (1, *joined)}[name.form]
+    return found if name.heads is None else (*found[:-1], name.heads, found[-1] // name.heads)
 
 
 def _split(name: Name, tensor: Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
     tensor = tensor.float()
+    if name.heads is not None:
+        tensor = tensor.flatten(-2)
     if name.form == "transposed":
         tensor = tensor.T
     elif name.form == "row":
@@ -137,5 +140,7 @@ def _split(name: Name, tensor: Tensor, shapes: Mapping[str, tuple[int, ...]]) ->
 def _joined(name: Name, parts: list[Tensor]) -> Tensor:
     tensor = torch.cat(parts) if len(parts) > 1 else parts[0]
     if name.form == "row":
-        return tensor.unsqueeze(0)
-    return tensor.T if name.form == "transposed" else tensor
+        tensor = tensor.unsqueeze(0)
+    elif name.form == "transposed":
+        tensor = tensor.T
+    return tensor if name.heads is None else tensor.unflatten(-1, (name.heads, -1))

@@ -44,6 +44,13 @@ ROLES: dict[str, dict[str, Role]] = {
         "bos": ("bos_token_id", "bos_token", "<|endoftext|>"),
         "eos": ("eos_token_id", "eos_token", "<|endoftext|>"),
     },
+    "xlnet": {
+        "pad": ("pad_token_id", "pad_token", "<pad>"),
+        "unk": (None, "unk_token", "<unk>"),
+        "bos": (None, "cls_token", "<cls>"),
+        "eos": (None, "sep_token", "<sep>"),
+        "mask": (None, "mask_token", "<mask>"),
+    },
     "marian": {
         "pad": ("pad_token_id", "pad_token", "<pad>"),
         "unk": (None, "unk_token", "<unk>"),
@@ -125,7 +132,7 @@ def tokenizer_files(written: Tokenizers, *, model_type: str, segments: int, long
         if name is not None:
             names.setdefault(key, name)  # of Marian, the padding and not the first token
     inputs = ["input_ids", "attention_mask"]
-    if model_type == "bert" or (model_type == "roberta" and segments > 1):
+    if model_type in ("bert", "xlnet") or (model_type == "roberta" and segments > 1):
         inputs.insert(1, "token_type_ids")
     settings: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -133,6 +140,8 @@ def tokenizer_files(written: Tokenizers, *, model_type: str, segments: int, long
         "model_input_names": inputs,
         **names,
     }
+    if model_type == "xlnet":  # its classes read the last token of a row, which must be no padding
+        settings["padding_side"] = "left"
     if longest is not None:
         settings["model_max_length"] = longest
     if written.shared:
@@ -152,6 +161,7 @@ def _framed(side: Tokenizer, *, model_type: str, segments: int) -> str:
         "marian": (f"$A {eos}", f"$A $B {eos}"),
         "bert": (f"{bos} $A {eos}", f"{bos} $A {eos} $B:1 {eos}:1"),
         "roberta": (f"{bos} $A {eos}", f"{bos} $A {eos} {eos} $B {eos}"),
+        "xlnet": (f"$A {eos} {bos}:2", f"$A {eos} $B:1 {eos}:1 {bos}:2"),
     }[_frame(model_type, segments)]
     if not single:
         return side.json
@@ -167,7 +177,7 @@ def _framed(side: Tokenizer, *, model_type: str, segments: int) -> str:
 
 def _frame(model_type: str, segments: int) -> str:
     """The family whose frame around texts a model has: `data.rows.framing` parts a pair by the number of segments."""
-    if model_type in ("gpt2", "marian"):
+    if model_type in ("gpt2", "marian", "xlnet"):
         return model_type
     return "roberta" if segments == 1 else "bert"
 

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy
 import torch
@@ -21,6 +22,7 @@ from regard.data.rows.framing import IGNORED, Row
 from regard.data.tokenizers import Tokenizer
 from regard.data.vocabularies import CONTINUED, SPACE
 from regard.errors import RegardError
+from regard.models.heads import body_of
 from regard.tasks.base import Looking, Score, Setting, Sight
 from regard.tasks.fill.documents import Document, pack, pair_up
 from regard.tasks.fill.task import MASK, Fill, FillData, Filled, likeliest
@@ -35,6 +37,7 @@ class Masked(Fill):
     """The task for models that predict masked tokens. `mask` is the id of the mask."""
 
     best = "accuracy"
+    hidden: ClassVar[str] = "masked tokens"  # what is predicted, in words
 
     def __init__(self, rows: Rows, *, pairs: bool, share: float, whole_words: bool = False, seed: int = 1) -> None:
         self.rows, self.pairs, self.share, self.seed = rows, pairs, share, seed
@@ -75,14 +78,7 @@ class Masked(Fill):
         Words are drawn until `share` of the tokens are masked. If every word is longer than that, a shortest is masked.
         """
         ids, wanted = list(row.ids), [IGNORED] * len(row.ids)
-        groups: list[list[int]] = []
-        for place, token in enumerate(row.ids):
-            if token in self.silent:
-                continue
-            if token in self.continues and groups and groups[-1][-1] == place - 1:
-                groups[-1].append(place)
-            else:
-                groups.append([place])
+        groups = self.groups(row)
         hide = max(round(self.share * sum(map(len, groups))), min(map(len, groups), default=0))
         for number in generator.permutation(len(groups)).tolist():
             if len(groups[number]) > hide:
@@ -93,6 +89,18 @@ class Masked(Fill):
         if row.wanted:
             wanted[0] = row.wanted[0]
         return Row(tuple(ids), row.segments, tuple(wanted))
+
+    def groups(self, row: Row) -> list[list[int]]:
+        """The places of the tokens that may be hidden; those of a word together, if words are hidden whole."""
+        groups: list[list[int]] = []
+        for place, token in enumerate(row.ids):
+            if token in self.silent:
+                continue
+            if token in self.continues and groups and groups[-1][-1] == place - 1:
+                groups[-1].append(place)
+            else:
+                groups.append([place])
+        return groups
 
     def loss(self, model: nn.Module, batch: RowBatch, *, plain: bool = False) -> Tensor:
         """The mean over masked tokens plus the mean over pairs, times the number of targets.
@@ -106,7 +114,6 @@ class Masked(Fill):
 
     def sight(self, model: nn.Module, asked: Texts, look: Looking) -> Sight:
         """What the model reads of a text or a pair, and which token it chooses for each mask, if there are any."""
-        assert isinstance(model, FillsGaps)
         tokenizer = self.rows.tokenizer
         row = self._row(asked)
         places = [place for place, token in enumerate(row.ids) if token == self.mask]
@@ -117,15 +124,20 @@ class Masked(Fill):
                 filled[place] = token
             return tokenizer.decode([filled])[0]
 
-        names = tokenizer.pieces(list(range(len(model.embedding.table.weight))))
+        names = tokenizer.pieces(list(range(len(body_of(model).embedding.table.weight))))
         choices = Choices([names] * len(places), said=said, places=places)
         return self.rows.sight(
             model,
             row,
             asked.title,
-            lambda batch: model.words(model.states(batch.tokens, batch.lengths, batch.segments)[:, places]),
+            lambda batch: self.words_at(model, batch, places),
             choices=choices.forced(look.reference) if places else None,
         )
+
+    def words_at(self, model: nn.Module, batch: RowBatch, places: Sequence[int]) -> Tensor:
+        """The logits of the tokens at the places of masks: (B, N, V)"""
+        assert isinstance(model, FillsGaps)
+        return model.words(model.states(batch.tokens, batch.lengths, batch.segments)[:, places])
 
     def scores(self, model: nn.Module, examples: Sequence[Document]) -> dict[str, Score]:
         """The scores on one draw of masks, the same in each call."""
@@ -139,23 +151,18 @@ class Masked(Fill):
             losses.append(found[0][0])
             for name, (_, right) in zip(names, found, strict=False):
                 hits[name].append(right)
-        how = {"accuracy": "percent of masked tokens", "next_sentence": "percent of pairs judged right"}
+        how = {"accuracy": f"percent of {self.hidden}", "next_sentence": "percent of pairs judged right"}
         shares = {name: 100 * float(torch.cat(each).float().mean()) for name, each in hits.items() if each}
-        perplexity = Score(float(torch.cat(losses).mean().exp()), "of masked tokens")
+        perplexity = Score(float(torch.cat(losses).mean().exp()), f"of {self.hidden}")
         return {name: Score(value, how[name]) for name, value in shares.items()} | {"perplexity": perplexity}
 
     def filled(self, model: nn.Module, asked: Texts) -> list[list[Filled]]:
-        assert isinstance(model, FillsGaps)
         row = self._row(asked)
         places = [place for place, token in enumerate(row.ids) if token == self.mask]
         if not places:
             name = self.rows.tokenizer.inner.id_to_token(self.mask)
             raise RegardError(f"{asked.title!r} has no {name}; put it where a word is to be filled in")
-        ((_, shares),) = self.rows.applied(
-            model,
-            [row],
-            lambda b: model.words(model.states(b.tokens, b.lengths, b.segments)[0, places]).softmax(-1),
-        )
+        ((_, shares),) = self.rows.applied(model, [row], lambda b: self.words_at(model, b, places)[0].softmax(-1))
         ids, tokenizer = list(row.ids), self.rows.tokenizer
         return [likeliest(tokenizer, each, ids, place) for each, place in zip(shares, places, strict=True)]
 
@@ -176,12 +183,16 @@ class Masked(Fill):
             return self.mask
         return int(generator.integers(self.size)) if drawn < CHANGED else token
 
-    def _row(self, asked: Texts) -> Row:
-        """The row of a text or a pair. [MASK] in a text stands for the mask, and so does the mask's own name."""
-        framing, tokenizer = self.rows.framing, self.rows.tokenizer
+    def _ids(self, asked: Texts) -> list[list[int]]:
+        """The ids of one text or two. [MASK] in a text stands for the mask, and so does the mask's own name."""
+        tokenizer = self.rows.tokenizer
         name = tokenizer.inner.id_to_token(self.mask) or MASK
         parts = [tokenizer.encode(text.replace(MASK, name).split(name)) for text in asked if text is not None]
-        ids = [[token for piece in pieces for token in (self.mask, *piece)][1:] for pieces in parts]
+        return [[token for piece in pieces for token in (self.mask, *piece)][1:] for pieces in parts]
+
+    def _row(self, asked: Texts) -> Row:
+        """The row of a text or a pair."""
+        framing, ids = self.rows.framing, self._ids(asked)
         size = sum(map(len, ids))
         if size > framing.maximum - framing.room_taken(pair=len(ids) > 1):
             raise RegardError(f"{asked.first[:40]!r}… has {size} tokens, more than the model reads; shorten it")

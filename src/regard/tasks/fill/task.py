@@ -1,7 +1,8 @@
-"""The input is a text with gaps, the output is the words that fill them: the pretraining of BERT and ELMo.
+"""The input is a text with gaps, the output is the words that fill them: the pretraining of BERT, ELMo and XLNet.
 
 masked     BERT: masked tokens are predicted from both sides at once
 two_way    ELMo: each token is predicted from all tokens before it, and from all tokens after it
+permuted   XLNet: some tokens are predicted one after the other, in a random order
 documents  documents of sentences, and pairs of their parts
 """
 
@@ -30,8 +31,8 @@ MOST = 5  # answers to each gap
 class FillData(RowsData):
     """[data] of fill."""
 
-    mask: float = Field(0.15, gt=0, lt=1, description="share of the tokens that are masked")
-    whole_words: bool = Field(False, description="all tokens of a word are masked, or none")
+    mask: float = Field(0.15, gt=0, lt=1, description="share of the tokens that are masked, or predicted in an order")
+    whole_words: bool = Field(False, description="all tokens of a word are masked or predicted, or none")
 
 
 class Filled(TypedDict):
@@ -71,7 +72,7 @@ class Gaps(Surface[Texts, list[list[Filled]]]):
 
 
 class Fill(RowsTask[FillData, Document, Texts, list[list[Filled]]]):
-    """The task. The kind of the model decides whether it is Masked or TwoWay."""
+    """The task. The kind of the model decides whether it is Masked, TwoWay or Permuted."""
 
     uses = "words"
     data = FillData
@@ -80,11 +81,12 @@ class Fill(RowsTask[FillData, Document, Texts, list[list[Filled]]]):
     @classmethod
     def from_setting(cls, setting: Setting[FillData], codec: Codec) -> Fill:
         from regard.tasks.fill.masked import Masked
+        from regard.tasks.fill.permuted import Permuted
         from regard.tasks.fill.two_way import TwoWay
 
         model = body_config(setting.model)
         rows = Rows.of(model, codec, max_length=setting.data.max_length)
-        ways: dict[str, type[Fill]] = {"masked": Masked, "two_way": TwoWay}
+        ways: dict[str, type[Fill]] = {"masked": Masked, "two_way": TwoWay, "permuted": Permuted}
         return ways[model.learns_words].made(rows, setting)
 
     @classmethod
@@ -120,9 +122,9 @@ class Fill(RowsTask[FillData, Document, Texts, list[list[Filled]]]):
 
     @classmethod
     def learn(cls, setting: Setting[FillData], train: list[Document], body: Codec | None) -> Codec:
-        """The tokenizer; for a model that learns from masks, it gets a mask token."""
+        """The tokenizer; for a model that fills in masks, it gets a mask token."""
         codec = super().learn(setting, train, body)
-        if body is None and body_config(setting.model).learns_words == "masked":
+        if body is None and body_config(setting.model).learns_words in ("masked", "permuted"):
             codec.texts().source.inner.add_special_tokens([MASK])
         return codec
 
