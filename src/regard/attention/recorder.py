@@ -196,7 +196,7 @@ def deliver(
 
     With `head`, the weights are of that head alone, (B, 1, Q, K); the queries and keys are of all. `columns` says what
     the columns are if they are not the positions that are looked at: "expert" names them "expert 1", "expert 2" and so
-    on; "memory" means that positions of earlier segments stand before the others.
+    on.
     """
     recorder = _active.get()
     if recorder is not None:

@@ -15,7 +15,6 @@ from regard.tasks.base import Side, Sight
 
 ALTERNATIVES = 5  # alternatives kept for each step
 MOST_VECTORS = 1_000_000  # numbers in the queries and keys that a record keeps: a few megabytes
-MEMORY = "memory"  # columns that stand for positions of earlier segments, then those of this one
 SALIENCY_ROWS = 32  # answer items whose gradients are computed together
 
 
@@ -43,7 +42,7 @@ def maps_of(
     maps = []
     for path in seen:
         query, looked_at = sight.sides(path)
-        key = {"": looked_at, MEMORY: f"{MEMORY} + {looked_at}"}.get(seen.columns(path), seen.columns(path))
+        key = seen.columns(path) or looked_at
         # a decoder that goes step by step delivers row by row
         rows = [each[row] for each in seen.calls(path)]
         weights = torch.cat([each.to_dense() if each.is_sparse else each for each in rows], 1)  # (H, Q, K)
@@ -59,7 +58,7 @@ def maps_of(
                 heads=tuple(range(weights.shape[0])) if head is None else (head,),
                 layer=_layer(path),
                 sums="any" if gates else "one",
-                inputs=_inputs(sight, query, key, weights.shape[2]),
+                inputs=sight.inputs if (query, key) == ("target", "target") else None,
                 vectors=vectors.get(path),
             )
         )
@@ -67,30 +66,13 @@ def maps_of(
 
 
 def named_sides(sides: Mapping[str, Side], maps: Sequence[Map]) -> dict[str, Side]:
-    """The sides of a record, with those whose items are numbers: projected positions, experts, steps, memory."""
+    """The sides of a record, with those whose items are numbers: projected positions, experts, steps."""
     found = dict(sides)
     for each in maps:
-        if each.key in found:
-            continue
-        base = each.key.removeprefix(f"{MEMORY} + ")
-        count = each.weights.shape[2]
-        if base == each.key:
-            found[each.key] = Side(tuple(f"{base} {number + 1}" for number in range(count)), kind="steps")
-        else:
-            found[each.key] = Side(each.inputs or _with_memory(sides[base].items, count))
+        if each.key not in found:
+            items = tuple(f"{each.key} {number + 1}" for number in range(each.weights.shape[2]))
+            found[each.key] = Side(items, kind="steps")
     return found
-
-
-def _inputs(sight: Sight, query: str, key: str, count: int) -> tuple[str, ...] | None:
-    """The tokens in the columns of a causal map."""
-    if sight.inputs is None or query != "target" or key not in ("target", f"{MEMORY} + target"):
-        return None
-    return sight.inputs if key == "target" else _with_memory(sight.inputs, count)
-
-
-def _with_memory(items: Sequence[str], count: int) -> tuple[str, ...]:
-    """`count` names: those of memory, counted backwards from this segment, and then `items`."""
-    return (*(f"{MEMORY} {number}" for number in range(len(items) - count, 0)), *items)
 
 
 def answered(
