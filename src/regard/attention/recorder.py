@@ -28,6 +28,7 @@ class Recorder(Mapping[str, Tensor]):
         self._paths = {module: path for path, module in model.named_modules()}
         self._calls: dict[str, list[Tensor]] = {}
         self._vectors: dict[str, list[Vectors]] = {}
+        self._columns: dict[str, str] = {}
         self._running: list[str] = []
 
     def __getitem__(self, path: str) -> Tensor:
@@ -61,10 +62,15 @@ class Recorder(Mapping[str, Tensor]):
             )
         return self._vectors[path]
 
+    def columns(self, path: str) -> str:
+        """What the columns at `path` are, as told to `deliver`; "" for the positions that are looked at."""
+        return self._columns.get(path, "")
+
     def clear(self) -> None:
         """Forget what was delivered and go on recording."""
         self._calls.clear()
         self._vectors.clear()
+        self._columns.clear()
 
     @property
     def running(self) -> str:
@@ -75,7 +81,7 @@ class Recorder(Mapping[str, Tensor]):
         """Whether to record the weights of the running module, or of a `part` of it that is not a module."""
         return self._only == "*" or fnmatchcase(self._path(part), self._only)
 
-    def take(self, weights: Tensor, *, part: str, vectors: Vectors | None, head: int | None) -> None:
+    def take(self, weights: Tensor, *, part: str, vectors: Vectors | None, head: int | None, columns: str) -> None:
         """Keep the arguments of `deliver`, under the path of the running module."""
         if not self.wanted(part):
             return
@@ -84,6 +90,8 @@ class Recorder(Mapping[str, Tensor]):
                 return
             weights = weights.narrow_copy(1, self.head, 1)
         self._calls.setdefault(self._path(part), []).append(weights.detach())
+        if columns:
+            self._columns[self._path(part)] = columns
         if vectors is not None:
             query, key = (x.detach() for x in vectors)
             key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
@@ -91,7 +99,8 @@ class Recorder(Mapping[str, Tensor]):
             self._vectors.setdefault(self._path(part), []).append((query[:, chosen], key[:, chosen]))
 
     def _path(self, part: str) -> str:
-        return f"{self.running}.{part}".strip(".") if part else self.running
+        time = _turn.get()
+        return ".".join(filter(None, (self.running, part, "" if time is None else str(time))))
 
     def enter(self, module: nn.Module, *_: Any) -> None:
         """Forward pre-hook: `module` begins to run."""
@@ -106,6 +115,7 @@ class Recorder(Mapping[str, Tensor]):
 
 Vectors = tuple[Tensor, Tensor]
 _active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+_turn: ContextVar[int | None] = ContextVar("turn", default=None)
 
 
 @contextmanager
@@ -131,6 +141,16 @@ def recording(model: nn.Module, *, only: str = "*", head: int | None = None) -> 
             hook.remove()
 
 
+@contextmanager
+def turn(number: int) -> Iterator[None]:
+    """While a block that is applied again and again runs for the time `number`: its path ends with that number."""
+    token = _turn.set(number)
+    try:
+        yield
+    finally:
+        _turn.reset(token)
+
+
 def watching(part: str = "") -> bool:
     """Whether the weights of the running module, or of a `part` of it that is not a module, are being recorded."""
     recorder = _active.get()
@@ -148,11 +168,15 @@ def watched_head() -> int | None:
     return None if recorder is None else recorder.head
 
 
-def deliver(weights: Tensor, *, part: str = "", vectors: Vectors | None = None, head: int | None = None) -> None:
+def deliver(
+    weights: Tensor, *, part: str = "", vectors: Vectors | None = None, head: int | None = None, columns: str = ""
+) -> None:
     """Give the recorder weights (B, H, Q, K), dense or sparse, and the queries and keys that they were computed from.
 
-    With `head`, the weights are of that head alone, (B, 1, Q, K); the queries and keys are of all.
+    With `head`, the weights are of that head alone, (B, 1, Q, K); the queries and keys are of all. `columns` says what
+    the columns are if they are not the positions that are looked at: "expert" names them "expert 1", "expert 2" and so
+    on; "memory" means that positions of earlier segments stand before the others.
     """
     recorder = _active.get()
     if recorder is not None:
-        recorder.take(weights, part=part, vectors=vectors, head=head)
+        recorder.take(weights, part=part, vectors=vectors, head=head, columns=columns)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.look.record import Map, Record
-from regard.look.watch import answered, maps_of, saliency, watched
+from regard.look.watch import answered, maps_of, named_sides, saliency, watched
 from regard.tasks.base import Sight
 
 
@@ -21,7 +21,9 @@ def capture(
     logits, seen = watched(module, lambda: sight.logits(None), only=only, head=head)
     maps = maps_of(module, seen, sight, head=head)
     if sight.outcome is None or sight.names is None:
-        return Record(title=sight.title, sides={"source": sight.source}, maps=maps, notes=sight.notes)
+        return Record(
+            title=sight.title, sides=named_sides({"source": sight.source}, maps), maps=maps, notes=sight.notes
+        )
     chosen = list(sight.chosen or logits.argmax(-1).tolist())
     target, text = sight.outcome(chosen)
     moved = {}
@@ -40,7 +42,7 @@ def capture(
         )
     return Record(
         title=f"{sight.title} → {text}",
-        sides={"source": sight.source, "target": target},
+        sides=named_sides({"source": sight.source, "target": target}, maps),
         maps=maps,
         answer=answered(logits, chosen, text, names=sight.names, places=sight.places),
         saliency=moved,

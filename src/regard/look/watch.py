@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,11 @@ from regard.attention.recorder import Recorder, recording
 from regard.decoding.protocol import evaluation
 from regard.errors import RegardError
 from regard.look.record import Answer, Map
-from regard.tasks.base import Sight
+from regard.tasks.base import Side, Sight
 
 ALTERNATIVES = 5  # alternatives kept for each step
 MOST_VECTORS = 1_000_000  # numbers in the queries and keys that a record keeps: a few megabytes
+MEMORY = "memory"  # columns that stand for positions of earlier segments, then those of this one
 SALIENCY_ROWS = 32  # answer items whose gradients are computed together
 
 
@@ -39,7 +40,8 @@ def maps_of(module: nn.Module, seen: Recorder, sight: Sight, *, head: int | None
     vectors = _vectors(seen, str(module.alignment))
     maps = []
     for path in seen:
-        query, key = sight.sides(path)
+        query, looked_at = sight.sides(path)
+        key = {"": looked_at, MEMORY: f"{MEMORY} + {looked_at}"}.get(seen.columns(path), seen.columns(path))
         # a decoder that goes step by step delivers row by row
         weights = torch.cat([each.to_dense() if each.is_sparse else each for each in seen.calls(path)], 2)
         weights = weights.flip(2, 3) if sight.reads_backwards(path) else weights
@@ -54,11 +56,38 @@ def maps_of(module: nn.Module, seen: Recorder, sight: Sight, *, head: int | None
                 heads=tuple(range(weights.shape[1])) if head is None else (head,),
                 layer=_layer(path),
                 sums="any" if gates else "one",
-                inputs=sight.inputs if (query, key) == ("target", "target") else None,
+                inputs=_inputs(sight, query, key, weights.shape[3]),
                 vectors=vectors.get(path),
             )
         )
     return tuple(maps)
+
+
+def named_sides(sides: Mapping[str, Side], maps: Sequence[Map]) -> dict[str, Side]:
+    """The sides of a record, with those whose items are numbers: projected positions, experts, steps, memory."""
+    found = dict(sides)
+    for each in maps:
+        if each.key in found:
+            continue
+        base = each.key.removeprefix(f"{MEMORY} + ")
+        count = each.weights.shape[2]
+        if base == each.key:
+            found[each.key] = Side(tuple(f"{base} {number + 1}" for number in range(count)), kind="steps")
+        else:
+            found[each.key] = Side(each.inputs or _with_memory(sides[base].items, count))
+    return found
+
+
+def _inputs(sight: Sight, query: str, key: str, count: int) -> tuple[str, ...] | None:
+    """The tokens in the columns of a causal map."""
+    if sight.inputs is None or query != "target" or key not in ("target", f"{MEMORY} + target"):
+        return None
+    return sight.inputs if key == "target" else _with_memory(sight.inputs, count)
+
+
+def _with_memory(items: Sequence[str], count: int) -> tuple[str, ...]:
+    """`count` names: those of memory, counted backwards from this segment, and then `items`."""
+    return (*(f"{MEMORY} {number}" for number in range(len(items) - count, 0)), *items)
 
 
 def answered(
