@@ -58,6 +58,7 @@ def write(config: BertConfig) -> dict[str, Any]:
 
 def sizes(config: BertConfig) -> dict[str, Any]:
     """What BERT and RoBERTa call alike."""
+    refuse(config, "BERT or RoBERTa", attention="exact")
     if config.pooler:
         refuse(config, "BERT or RoBERTa", pooler_activation="tanh")
     return {

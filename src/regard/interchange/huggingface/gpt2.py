@@ -38,7 +38,7 @@ def read(settings: Settings, tensors: Collection[str], special: Special) -> GPTC
 
 
 def write(config: GPTConfig) -> dict[str, Any]:
-    refuse(config, "GPT-2", position="learned", norm="layer", bias=True)
+    refuse(config, "GPT-2", attention="exact", position="learned", norm="layer", bias=True)
     shared = config.key_value_heads or config.heads
     refuse(config.model_copy(update={"key_value_heads": shared}), "GPT-2", key_value_heads=config.heads)
     return {
