@@ -94,7 +94,8 @@ def test_the_estimate_of_the_kernel_is_unbiased(kind, seed):
 
 
 def test_orthogonal_features_vary_less_than_independent_ones_and_hyperbolic_ones_least():
-    query = key = numbers(8, seed=5) * 0.5
+    query = numbers(8, seed=5)
+    query = key = query / query.norm() * 8**0.25 / 2
     kinds = ("independent", "orthogonal", "hyperbolic")
     spread = {kind: estimates(query, key, features=16, draws=2000, kind=kind).var() for kind in kinds}
     assert spread["hyperbolic"] < 0.9 * spread["orthogonal"]
@@ -102,7 +103,7 @@ def test_orthogonal_features_vary_less_than_independent_ones_and_hyperbolic_ones
 
 
 def test_the_error_of_attention_falls_with_the_root_of_the_number_of_features():
-    query, key, value = inputs(1, 2, 32, 8, seed=1)
+    query, key, value = (0.5 * x for x in inputs(1, 2, 32, 8, seed=1))
     counts = [16, 32, 64, 128, 256, 512, 1024]
     errors = [numpy.mean([error(query, key, value, draw(m, 8, seed=seed)) for seed in range(12)]) for m in counts]
     slope = numpy.polyfit(numpy.log(counts), numpy.log(errors), 1)[0]

@@ -76,6 +76,8 @@ class Performer(MultiHead):
                 'choose position = "sinusoidal", "learned" or "rotary"'
             )
         reach = _reach(pattern)
+        if reach.first is not None:
+            query, new = self._from_the_start(query, new, reach.first)
         w = self.directions(query)
         if isinstance(cache, Cache) or (cache is None and watching()):
             return self._watched(query, new if cache is None else cache.append(new), w, pattern)
@@ -110,6 +112,16 @@ class Performer(MultiHead):
             self._drawn = which, Directions.balanced(w)
         precise = torch.promote_types(like.dtype, torch.float32)
         return Directions(*(x.to(like.device, precise) for x in self._drawn[1]))
+
+    def _from_the_start(self, query: Tensor, new: Projected, first: Tensor) -> tuple[Tensor, Projected]:
+        """Queries and keys as if row b began at position 0 and not in column first[b].
+
+        Turning both by the same angle leaves their product as it is, but not the estimate of it by fixed directions.
+        """
+        back = -first.to(query.device)
+        rows = query.transpose(0, 2), new.keys.transpose(0, 2)  # (L, H, B, D): each row at its own place
+        query, key = (x.transpose(0, 2) for x in self.position.on_heads(*rows, back, back))
+        return query, Projected(key, new.values)
 
     def _watched(self, query: Tensor, seen: Projected, w: Directions, pattern: Pattern) -> Tensor:
         """The output, computed from the weights that the features imply, which are delivered."""
