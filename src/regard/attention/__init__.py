@@ -7,7 +7,7 @@ Every system in regard is a choice of its parts:
     score       how a query is compared with a key          scores.py
     pattern     which keys a query may look at              patterns.py, and their algebra.py
     position    how the order of items is encoded           positions.py, relative.py
-    kernel      how it is computed                          exact.py
+    kernel      how it is computed                          exact.py, linformer.py, performer.py
 
 B batch   H heads   Q queries   K keys   D width of a head   M width of the model   E edges   True means "may look".
 """
