@@ -24,6 +24,7 @@ WORKS = {
     "quality": ("bench.quality:main", "seconds of learning to a given BLEU, beside JoeyNMT"),
     "report": ("bench.report:main", "write docs/speed.md from bench/results"),
     "window": ("bench.window:main", "windowed attention against all pairs: time and memory by length"),
+    "long": ("bench.long:main", "attention over long inputs: time and memory by length beside three packages"),
     "alignment": ("bench.alignment:main", "alignment error of three attentions on a made-up pair of languages"),
     "lengths": ("bench.lengths:main", "attention against the fixed vector: BLEU by length of the source"),
     "families": ("bench.families:main", "RNN, ConvS2S and Transformer of one size: score, cost, path, time, memory"),

@@ -29,6 +29,8 @@ PACKAGES = {
         "importlib_metadata==8.5.0",
         "sentencepiece==0.2.0",
     ),  # it asks for no versions
+    "performer_pytorch": (*TORCH, "performer-pytorch==1.1.4", "setuptools"),  # it imports distutils
+    "linformer": (*TORCH, "linformer==0.2.3"),
     "ctranslate2": ("ctranslate2==4.8.4", "numpy", "tokenizers==0.23.3"),
 }
 

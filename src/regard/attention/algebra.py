@@ -10,10 +10,32 @@ statement may name too many pairs, never too few: kernels check the named pairs 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """Which keys each row of the batch has: first ≤ j < end, or from the first one and to the last where None."""
+
+    first: Tensor | None = None  # (B,)
+    end: Tensor | None = None  # (B,)
+
+    def rows(self, batch: int, keys: int) -> Iterator[tuple[int, int, int]]:
+        """The number of each row, its first key, and the one after its last."""
+        firsts = [0] * batch if self.first is None else self.first.clamp(0, keys).tolist()
+        ends = [keys] * batch if self.end is None else self.end.clamp(0, keys).tolist()
+        return zip(range(batch), firsts, ends, strict=True)
+
+    def __and__(self, other: Span) -> Span:
+        firsts = [x for x in (self.first, other.first) if x is not None]
+        ends = [x for x in (self.end, other.end) if x is not None]
+        return Span(
+            first=torch.stack(firsts).amax(0) if firsts else None, end=torch.stack(ends).amin(0) if ends else None
+        )
 
 
 class Pattern:
@@ -54,6 +76,22 @@ class Pattern:
         for part in self.parts():
             part.check(batch, heads, queries, keys, growing=growing)
 
+    def spans(self) -> tuple[Pattern, Span] | None:
+        """This pattern as one that is the same in every row of the batch, and the keys that each row has.
+
+        None if there is no such form, as for a matrix for each row.
+        """
+        return None if self.holds_tensors() else (self, Span())
+
+    def holds_tensors(self) -> bool:
+        """Whether this pattern or a part of it is given by a tensor, which may change with every batch."""
+        return any(isinstance(x, Tensor) for x in vars(self).values()) or any(x.holds_tensors() for x in self.parts())
+
+    @property
+    def slides(self) -> bool:
+        """Whether the distance j − i alone decides."""
+        return False
+
     def parts(self) -> list[Pattern]:
         """The patterns that this one is made of."""
         return [part for part in vars(self).values() if isinstance(part, Pattern)]
@@ -82,6 +120,10 @@ class All(Pattern):
 
     def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return torch.ones(torch.broadcast_shapes(i.shape, j.shape), dtype=torch.bool, device=i.device)
+
+    @property
+    def slides(self) -> bool:
+        return True
 
     def shift(self, start: int) -> Pattern:
         return self
@@ -131,6 +173,16 @@ class And(Pattern):
         left = self.left.edges()
         return self.right.edges() if left is None else left
 
+    def spans(self) -> tuple[Pattern, Span] | None:
+        left, right = self.left.spans(), self.right.spans()
+        if left is None or right is None:
+            return None
+        return left[0] & right[0], left[1] & right[1]
+
+    @property
+    def slides(self) -> bool:
+        return self.left.slides and self.right.slides
+
     def shift(self, start: int) -> Pattern:
         return And(self.left.shift(start), self.right.shift(start))
 
@@ -177,6 +229,9 @@ class Delay(Pattern):
         shape = torch.broadcast_shapes(i.shape, j.shape)
         return (j >= _per_row(self.missing, len(shape), j)).expand(-1, -1, *shape)
 
+    def spans(self) -> tuple[Pattern, Span]:
+        return All(), Span(first=self.missing)
+
     def shift(self, start: int) -> Pattern:
         return self
 
@@ -191,6 +246,13 @@ class Delayed(Pattern):
     def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
         start = _per_row(self.missing, max(i.dim(), j.dim()), j)
         return self.pattern.allows(i - start, j - start, keys) & (j >= start)
+
+    def blocks(self, size: int, queries: int, keys: int) -> Tensor | None:
+        return self.pattern.blocks(size, queries, keys) if self.pattern.slides else None
+
+    def spans(self) -> tuple[Pattern, Span] | None:
+        found = self.pattern.spans() if self.pattern.slides else None
+        return None if found is None else (found[0], found[1] & Span(first=self.missing))
 
 
 def _per_row(numbers: Tensor, axes: int, like: Tensor) -> Tensor:

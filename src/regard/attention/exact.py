@@ -1,7 +1,7 @@
 """Exact softmax attention: one softmax, four memory layouts.
 
     dense        every pair                                         time and memory Q·K (memory Q where torch fuses it)
-    blocks       tiles of the pattern that hold an allowed pair     Q·w for a window of width w
+    blocks       tiles of the pattern that hold an allowed pair     Q·w for a window of width w (memory Q in tiled.py)
     neighbours   a small table of keys for each query               Q·w
     edges        the pairs of a list                                E
 
@@ -24,6 +24,7 @@ from regard.attention.patterns import All, Causal, Pattern, Shifted
 from regard.attention.recorder import deliver, watched_head, watching
 from regard.attention.scores import Score
 from regard.attention.short import FEW_KEYS, REGISTER, attend_short
+from regard.attention.tiled import attend_tiled
 
 # A bias is added to the scores: a tensor that broadcasts to (B, H, Q, K), or a function of positions,
 # (query (B, H, *rows, D), i (*rows, 1), j broadcastable to (*rows, columns)) → broadcastable to (B, H, *rows, columns).
@@ -52,6 +53,10 @@ def blocks(
     query: Tensor, key: Tensor, value: Tensor, *, score: Score, pattern: Pattern, bias: Bias | None, size: int
 ) -> Tensor:
     """Only the tiles of size × size in which the pattern allows something; shapes as in `dense`."""
+    spans = pattern.spans() if score.dot and bias is None and not watching() else None
+    if spans is not None and query.device.type == "cpu" and query.dtype == key.dtype == value.dtype:
+        uniform, span = spans
+        return attend_tiled(query, key, value, pattern=uniform, span=span, size=size)
     queries, keys = query.shape[2], key.shape[2]
     query_tiles, key_tiles, value_tiles = (_tile(x, size) for x in (query, key, value))
     out = value.new_zeros(query_tiles.shape[:3] + value.shape[-1:])
@@ -238,13 +243,9 @@ class _Bucket:
 
 
 def _buckets(pattern: Pattern, size: int, queries: int, keys: int, device: torch.device) -> list[_Bucket]:
-    if _holds_tensor(pattern):  # padding changes with every batch, so caching it would not help
+    if pattern.holds_tensors():  # padding changes with every batch, so caching it would not help
         return _make_buckets(pattern, size, queries, keys, device)
     return _remembered_buckets(pattern, size, queries, keys, device)
-
-
-def _holds_tensor(pattern: Pattern) -> bool:
-    return any(isinstance(x, Tensor) for x in vars(pattern).values()) or any(map(_holds_tensor, pattern.parts()))
 
 
 @torch.inference_mode(mode=False)  # tensors made in inference mode could not be used in training later

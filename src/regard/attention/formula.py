@@ -18,7 +18,7 @@ from regard.errors import RegardError
 # The cost of each kernel, forward and backward, in pairs of torch's fused attention, as measured on a CPU.
 FEW_PAIRS = 128 * 128  # with this many pairs or fewer, dense attention is used
 TILE_SIZES = (128, 64, 32)  # large tiles run faster, small tiles cover fewer forbidden pairs
-TILE_OVERHEAD = 100  # a tile of size s costs s·(s + 100)
+TILE_OVERHEAD = 24  # a tile of size s costs s·(s + 24)
 NEIGHBOUR_COST = 80  # a pair in a table of neighbours costs this: it gathers its own key and value
 
 
@@ -74,7 +74,7 @@ def choose(pattern: Pattern, queries: int, keys: int) -> Callable[..., Tensor]:
         return partial(exact.edges, pairs=pairs)
     if isinstance(pattern, All | Causal) or queries * keys <= FEW_PAIRS:
         return exact.dense
-    cost, size = 0.75 * queries * keys, 0  # a saving of less than a quarter does not pay for the bookkeeping
+    cost, size = 0.5 * queries * keys, 0  # a saving of less than half does not pay for the bookkeeping
     for tile in TILE_SIZES:
         tiles = pattern.blocks(tile, queries, keys)
         if tiles is not None and (tiled := int(tiles.sum()) * tile * (tile + TILE_OVERHEAD)) < cost:

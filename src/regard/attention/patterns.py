@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.algebra import All, And, Delay, Not, Or, Pattern, Shifted
+from regard.attention.algebra import All, And, Delay, Not, Or, Pattern, Shifted, Span
 from regard.errors import RegardError
 
 __all__ = [
@@ -49,6 +49,10 @@ class Causal(Pattern):
         rows, columns = _tiles(size, queries, keys)
         return columns <= rows
 
+    @property
+    def slides(self) -> bool:
+        return True
+
     def shift(self, start: int) -> Pattern:
         return self if start == 0 else Shifted(self, start)
 
@@ -68,6 +72,9 @@ class Padding(Pattern):
         shape = torch.broadcast_shapes(i.shape, j.shape)
         lengths = self.lengths.to(j.device).view(-1, 1, *[1] * len(shape))
         return (j < lengths).expand(-1, -1, *shape)
+
+    def spans(self) -> tuple[Pattern, Span]:
+        return All(), Span(end=self.lengths)
 
     def check(self, batch: int, heads: int, queries: int, keys: int, *, growing: bool = False) -> None:
         if len(self.lengths) != batch:
@@ -152,6 +159,10 @@ class Window(Pattern):
             allowed = allowed & (offset <= (width - 1) // 2 * self.dilation) & (offset % self.dilation == 0)
             i, j = i // row, j // length
         return allowed
+
+    @property
+    def slides(self) -> bool:
+        return self.shape is None and self.stride == 1
 
     def blocks(self, size: int, queries: int, keys: int) -> Tensor | None:
         if self.stride > 1:
