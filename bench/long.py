@@ -92,9 +92,9 @@ def main(arguments: list[str]) -> None:
 
 def _about() -> str:
     return (
-        "Attention forward and backward, batch 1, 8 heads × 64, float32, without the four linear maps around it: window "
-        "256, Big Bird with blocks of 64 and 3 random ones, Linformer of rank 256, Performer with 266 features. Memory "
-        "is how far the process grew after its packages were imported. Less is better."
+        "Attention forward and backward, batch 1, 8 heads × 64, float32, without the four linear maps around it: "
+        "window 256, Big Bird with blocks of 64 and 3 random ones, Linformer of rank 256, Performer with 266 features. "
+        "Memory is how far the process grew after its packages were imported. Less is better."
     )
 
 

@@ -66,6 +66,22 @@ def test_dropout_falls_on_what_enters_the_second_map() -> None:
     assert set(layer.eval()(torch.ones(101, 7)).unique().tolist()) == {7.0}
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_long_text_is_computed_in_parts_and_gives_the_same(dropout: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = FeedForward(6, hidden=9, activation="gelu", dropout=dropout).double()
+    x = torch.randn(2, 24, 6, dtype=torch.float64, requires_grad=True)
+    above = torch.randn(2, 24, 6, dtype=torch.float64)
+
+    def learned(part: int) -> list[torch.Tensor]:
+        monkeypatch.setattr("regard.layers.feed_forward.PART", part)
+        torch.manual_seed(1)
+        pieces = x.split(10, -2) if part == 24 else [x]  # the same draws of dropout in both
+        out = torch.cat([layer(piece) for piece in pieces], -2)
+        return [out, *torch.autograd.grad(out, [x, *layer.parameters()], above)]
+
+    assert_close(learned(10), learned(24))
+
+
 def test_bias_can_be_left_out() -> None:
     assert all(not name.endswith("bias") for name, _ in FeedForward(3, hidden=5, bias=False).named_parameters())
 

@@ -2,8 +2,10 @@
 
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from regard.errors import RegardError, unknown_name
 from regard.kernels.linear import Linear
@@ -11,6 +13,7 @@ from regard.layers.dropout import Dropout
 from regard.layers.gelu import gelu_tanh
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
+PART = 8192  # positions of a long text whose hidden layer is computed at a time
 
 
 class FeedForward(nn.Module):
@@ -23,7 +26,8 @@ class FeedForward(nn.Module):
         swiglu      W₂ (silu(W₁ x) ⊙ W₃ x)            Shazeer 2020, equation 6
 
     x (…, M) → (…, M).   `inner` is W₁ (in swiglu W₃), `gate` is swiglu's W₁, `outer` is W₂; each adds its bias unless
-    bias=False. Dropout is applied to the input of W₂.
+    bias=False. Dropout is applied to the input of W₂. Of a text of more than `PART` positions the hidden layer is not
+    kept while learning but computed again in the backward pass, part by part: it is most of what a layer would keep.
     """
 
     def __init__(
@@ -43,6 +47,12 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-1] != self.inner.in_features:
             raise RegardError(f"x has the shape {tuple(x.shape)}; its last dimension must be {self.inner.in_features}")
+        if torch.is_grad_enabled() and x.dim() > 1 and x.shape[-2] > PART:
+            parts = [checkpoint(self._map, part, use_reentrant=False) for part in x.split(PART, -2)]
+            return torch.cat(parts, -2)
+        return self._map(x)
+
+    def _map(self, x: Tensor) -> Tensor:
         hidden = self.inner(x)
         hidden = bend(hidden, self.activation) if self.gate is None else F.silu(self.gate(x)) * hidden
         return self.outer(self.dropout(hidden))
