@@ -13,6 +13,7 @@ from regard.attention.patterns import (
     And,
     Blocks,
     Causal,
+    Delay,
     Edges,
     Global,
     Matrix,
@@ -259,3 +260,16 @@ def test_edges_may_be_given_twice_and_in_any_whole_type() -> None:
     pairs = torch.tensor([[1, 2], [0, 3], [1, 2]], dtype=torch.int32)
     assert Edges(pairs).pairs.tolist() == [[0, 3], [1, 2]]
     assert Edges(pairs).dense(2, 4).sum() == 2
+
+
+def test_rows_that_begin_later_count_from_there_in_any_order() -> None:
+    missing, lengths = torch.tensor([0, 2, 5]), torch.tensor([8, 4, 2])
+    alone = [(Causal() & Window(3)).dense(int(n), int(n)) for n in lengths]
+    one = (Causal() & Window(3) & Padding(lengths) & Delay(missing)).dense(8, 8)
+    other = (Causal() & Window(3) & Delay(missing) & Padding(lengths + missing)).dense(8, 8)
+    for row, (begin, length) in enumerate(zip(missing.tolist(), lengths.tolist(), strict=True)):
+        wanted = torch.zeros(8, 8, dtype=torch.bool)
+        wanted[begin : begin + length, begin : begin + length] = alone[row]
+        inside = slice(begin, begin + length)
+        assert torch.equal(one[row, 0, inside], wanted[inside])
+        assert torch.equal(other[row, 0, inside], wanted[inside])

@@ -203,7 +203,7 @@ def test_only_bert_and_xlnet_have_a_pooler_and_tell_segments_apart():
             with pytest.raises(RegardError, match="no pooler"):
                 body.pooled(hidden, lengths, "pooler")
         else:
-            with pytest.raises(RegardError, match='pooling="pooler" is for the kinds bert and xlnet|has no pooler'):
+            with pytest.raises(RegardError, match=r'pooling="pooler" is for the kinds bert and xlnet|has no pooler'):
                 body.pooled(hidden, lengths, "pooler")
     unsegmented = tiny("bert", segments=0)
     assert torch.equal(unsegmented.states(tokens, lengths, second), unsegmented.states(tokens, lengths))

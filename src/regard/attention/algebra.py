@@ -100,9 +100,13 @@ class Pattern:
         """The same pattern for queries that begin at position `start`, as when decoding with a cache."""
         return Shifted(self, start)
 
+    def delay(self, missing: Tensor) -> Pattern:
+        """The same pattern in rows of the batch that begin in column `missing[b]`."""
+        return Delayed(self, missing)
+
     def __and__(self, other: Pattern) -> Pattern:
         if isinstance(other, Delay):
-            return Delayed(self, other.missing)
+            return self.delay(other.missing)
         if isinstance(self, All) or isinstance(other, All):
             return other if isinstance(self, All) else self
         return And(self, other)
@@ -157,6 +161,9 @@ class And(Pattern):
 
     left: Pattern
     right: Pattern
+
+    def delay(self, missing: Tensor) -> Pattern:
+        return And(self.left.delay(missing), self.right.delay(missing))
 
     def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
         return self.left.allows(i, j, keys) & self.right.allows(i, j, keys)

@@ -73,6 +73,9 @@ class Padding(Pattern):
         lengths = self.lengths.to(j.device).view(-1, 1, *[1] * len(shape))
         return (j < lengths).expand(-1, -1, *shape)
 
+    def delay(self, missing: Tensor) -> Pattern:
+        return And(Padding(self.lengths + missing), Delay(missing))
+
     def spans(self) -> tuple[Pattern, Span]:
         return All(), Span(end=self.lengths)
 
