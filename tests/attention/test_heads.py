@@ -142,7 +142,7 @@ def test_positions_are_told_to_every_kernel(scheme: str, pattern: Pattern) -> No
         patch.setattr("regard.attention.formula.FEW_PAIRS", 0)
         patch.setattr("regard.attention.formula.TILE_SIZES", (2,))
         patch.setattr("regard.attention.formula.TILE_OVERHEAD", 0)
-        patch.setattr("regard.attention.formula.NEIGHBOUR_COST", 2)
+        patch.setattr("regard.attention.formula.NEIGHBOUR_COST", 1)
         patch.setattr("regard.attention.exact.dense", None)
         assert_close(attention(x, pattern=pattern), as_matrix)
 
