@@ -108,8 +108,8 @@ class Recorder(Mapping[str, Tensor]):
     def _path(self, part: str) -> str:
         path, turn = self.running, _turn.get()
         if turn is not None and path.startswith(turn.path):
-            path = f"{turn.path}.{turn.number}{path[len(turn.path) :]}"
-        return f"{path}.{part}".strip(".") if part else path
+            path = _joined(turn.path, str(turn.number), path[len(turn.path) :].removeprefix("."))
+        return _joined(path, part)
 
     def enter(self, module: nn.Module, *_: Any) -> None:
         """Forward pre-hook: `module` begins to run."""
@@ -120,6 +120,11 @@ class Recorder(Mapping[str, Tensor]):
         """Forward hook: the module that ran last is done."""
         if _active.get() is self:
             self._running.pop()
+
+
+def _joined(*names: str) -> str:
+    """The path of these names, of which some may be empty."""
+    return ".".join(filter(None, names))
 
 
 Vectors = tuple[Tensor, Tensor]
