@@ -25,6 +25,8 @@ WORKS = {
     "report": ("bench.report:main", "write docs/speed.md from bench/results"),
     "window": ("bench.window:main", "windowed attention against all pairs: time and memory by length"),
     "alignment": ("bench.alignment:main", "alignment error of three attentions on a made-up pair of languages"),
+    "algorithms": ("bench.algorithms:main", "Universal beside the plain Transformer at lengths beyond those learned"),
+    "deep": ("bench.deep:main", "a hundred layers with deep_norm and with post_norm: loss by step"),
     "lengths": ("bench.lengths:main", "attention against the fixed vector: BLEU by length of the source"),
     "kill": ("bench.kill:main", "a run killed at 20 random moments against one left in peace"),
     "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),

@@ -18,6 +18,7 @@ from regard.decoding.config import DecodingConfig
 from regard.errors import RegardError
 from regard.layers.penalty import penalties
 from regard.look.record import Record
+from regard.look.show import main_map
 from regard.models import build
 
 SIZES: dict[str, Any] = {"layers": 3, "width": 12, "heads": 3, "hidden": 17, "dropout": 0.0}
@@ -152,6 +153,10 @@ def test_the_whole_road(task: str, tmp_path: Path):
     attentions = {each.name: each.layer for each in record.maps if each.name.endswith("attention")}
     assert sorted(set(attentions.values())) == [0, 1, 2]
     assert Record.from_json(record.to_json()).sides == record.sides
+    assert main_map(record).key != "step"
+    if task == "translate":
+        counted = again.statistics([asked, asked])["heads"]
+        assert {each["map"] for each in counted} == {each.name for each in record.maps}
     for name in ("record.html", "record.svg", "record.json"):
         record.save(tmp_path / name)
     assert "step 2" in (tmp_path / "record.html").read_text("utf-8")

@@ -79,7 +79,8 @@ def _maps_together(module: nn.Module, sights: Sequence[Sight]) -> Iterator[Recor
         sides = {"source": sight.source}
         if sight.outcome is not None and sight.chosen is not None:
             sides["target"], _ = sight.outcome(sight.chosen)
-        yield Record(title=sight.title, sides=sides, maps=maps_of(module, seen, sight, row=row))
+        maps = maps_of(module, seen, sight, row=row)
+        yield Record(title=sight.title, sides=named_sides(sides, maps), maps=maps)
 
 
 def _saliency(module: nn.Module, embedding: nn.Module, sight: Sight, chosen: Tensor) -> Tensor:
