@@ -26,6 +26,8 @@ WORKS = {
     "window": ("bench.window:main", "windowed attention against all pairs: time and memory by length"),
     "long": ("bench.long:main", "attention over long inputs: time and memory by length beside three packages"),
     "alignment": ("bench.alignment:main", "alignment error of three attentions on a made-up pair of languages"),
+    "algorithms": ("bench.algorithms:main", "Universal beside the plain Transformer at lengths beyond those learned"),
+    "deep": ("bench.deep:main", "a hundred layers with deep_norm and with post_norm: loss by step"),
     "lengths": ("bench.lengths:main", "attention against the fixed vector: BLEU by length of the source"),
     "families": ("bench.families:main", "RNN, ConvS2S and Transformer of one size: score, cost, path, time, memory"),
     "kill": ("bench.kill:main", "a run killed at 20 random moments against one left in peace"),

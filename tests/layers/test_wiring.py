@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from regard import models
 from regard.attention import MultiHead
 from regard.errors import RegardError
 from regard.layers import Block, DeepNorm, FeedForward, PostNorm, PreNorm, Stack, Wiring
@@ -91,6 +92,60 @@ def test_deep_norm_of_a_hundred_layers_in_numbers() -> None:
     encoder, decoder = DeepNorm.encoder_decoder(18, 18)
     assert (encoder.alpha, encoder.beta) == pytest.approx((1.9987, 0.35258), abs=1e-4)
     assert (decoder.alpha, decoder.beta) == pytest.approx((2.7108, 0.26085), abs=1e-4)
+
+
+# torchscale 0.3.0, architecture/encoder.py and decoder.py: α, and 1 / init_scale as β
+TORCHSCALE_ALONE = {
+    6: (1.86121, 0.379918),
+    24: (2.632148, 0.268642),
+    100: (3.760603, 0.18803),
+    1000: (6.687403, 0.105737),
+}
+TORCHSCALE_PAIR = {
+    (6, 6): (1.417938, 0.65694, 2.059767, 0.343295),
+    (18, 6): (1.866112, 0.499166, 2.059767, 0.343295),
+    (100, 100): (3.415742, 0.272708, 4.161791, 0.169904),
+}
+
+
+@pytest.mark.parametrize("layers", TORCHSCALE_ALONE)
+def test_alone_alpha_and_beta_are_those_of_torchscale(layers: int) -> None:
+    wiring = DeepNorm.encoder(layers)
+    assert (wiring.alpha, wiring.beta) == pytest.approx(TORCHSCALE_ALONE[layers], abs=1e-6)
+
+
+@pytest.mark.parametrize("layers", TORCHSCALE_PAIR)
+def test_together_they_are_those_of_torchscale_but_for_the_side_of_a_fraction(layers: tuple[int, int]) -> None:
+    """The paper's β of an encoder beside a decoder is 0.87 (N⁴M)^(−1/16), and 0.87 ≈ 1/1.15. torchscale divides weights
+    by (N⁴M)^(1/16) / 1.15, which makes it 1.15 (N⁴M)^(−1/16). Here it is the paper's."""
+    encoder, decoder = DeepNorm.encoder_decoder(*layers)
+    alpha, beta, *of_decoder = TORCHSCALE_PAIR[layers]
+    assert encoder.alpha == pytest.approx(alpha, abs=1e-6)
+    assert encoder.beta == pytest.approx(beta / 1.15 * 0.87, abs=1e-6)
+    assert [decoder.alpha, decoder.beta] == pytest.approx(of_decoder, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["gpt", "bert"])
+def test_language_models_keep_the_weights_that_deep_norm_starts_from(kind: Any) -> None:
+    """Their own first weights, normal with 0.02, are for the embeddings and for query and key of no block."""
+    torch.manual_seed(0)
+    model = models.build(kind, vocabulary=50, layers=3, width=96, heads=3, hidden=200, wiring="deep_norm")
+    gains = {"value": DeepNorm.encoder(3).beta, "output": DeepNorm.encoder(3).beta, "query": 1.0, "key": 1.0}
+    for number, block in enumerate(model.body.blocks):
+        assert block.around_attention.alpha == block.around_feed_forward.alpha == DeepNorm.encoder(3).alpha, number
+        for name, gain in gains.items():
+            linear = getattr(block.attention, name)
+            assert linear.weight.std().item() == pytest.approx(xavier(linear, gain), rel=0.05), name
+        for linear in (block.feed_forward.inner, block.feed_forward.outer):
+            assert linear.weight.std().item() == pytest.approx(xavier(linear, gains["value"]), rel=0.05)
+    assert model.embedding.table.weight[1:].std().item() == pytest.approx(0.02, rel=0.1)
+
+
+def test_deep_norm_reaches_every_expert() -> None:
+    torch.manual_seed(0)
+    model = models.build("gpt", vocabulary=50, layers=2, width=96, heads=3, experts=3, wiring="deep_norm")
+    for expert in model.body.blocks[1].feed_forward.experts:
+        assert expert.outer.weight.std().item() == pytest.approx(xavier(expert.outer, 16**-0.25), rel=0.05)
 
 
 def xavier(linear: nn.Linear, gain: float) -> float:

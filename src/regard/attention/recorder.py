@@ -109,10 +109,10 @@ class Recorder(Mapping[str, Tensor]):
         path, turn = self._place(part), _turn.get()
         if turn is None or not path.startswith(turn.path):
             return path
-        return f"{turn.path}.{turn.number}{path[len(turn.path) :]}"
+        return _joined(turn.path, str(turn.number), path[len(turn.path) :].removeprefix("."))
 
     def _place(self, part: str) -> str:
-        return f"{self.running}.{part}".strip(".") if part else self.running
+        return _joined(self.running, part)
 
     def enter(self, module: nn.Module, *_: Any) -> None:
         """Forward pre-hook: `module` begins to run."""
@@ -123,6 +123,11 @@ class Recorder(Mapping[str, Tensor]):
         """Forward hook: the module that ran last is done."""
         if _active.get() is self:
             self._running.pop()
+
+
+def _joined(*names: str) -> str:
+    """The path of these names, of which some may be empty."""
+    return ".".join(filter(None, names))
 
 
 Vectors = tuple[Tensor, Tensor]

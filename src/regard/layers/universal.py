@@ -13,7 +13,9 @@ B batch  L length  M width  T steps
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import cast
 
 import torch
@@ -33,6 +35,21 @@ from regard.layers.penalty import penalise, penalised
 THRESHOLD = 0.99  # a position halts when its probabilities sum to this
 PONDER = 0.01  # weight of the penalty
 UNDECIDED = 1.0  # first bias of the probability to halt, as in tensor2tensor: 0.73
+
+_first: ContextVar[Tensor | None] = ContextVar("first", default=None)
+
+
+@contextmanager
+def counting_from(first: Tensor | None) -> Iterator[None]:
+    """Count the positions of each row from `first` (B, 1), in an encoder and the decoder that looks at it alike.
+
+    A model that begins to count anywhere while it learns has seen the positions of longer texts (Dehghani 2019, 3.3).
+    """
+    token = _first.set(first)
+    try:
+        yield
+    finally:
+        _first.reset(token)
 
 
 class Universal(Layers):
@@ -143,5 +160,6 @@ class _Pondering:
 
 def _places(x: Tensor, pattern: Pattern | None, start: int) -> Tensor:
     """The positions of x (B, L, M) after `start` others: (L,), or (B, L) if rows begin in different columns."""
-    at = torch.arange(start, start + x.shape[1], device=x.device)
-    return (at - pattern.missing.unsqueeze(1)).clamp(min=0) if isinstance(pattern, Delay) else at
+    at, first = torch.arange(start, start + x.shape[1], device=x.device), _first.get()
+    at = (at - pattern.missing.unsqueeze(1)).clamp(min=0) if isinstance(pattern, Delay) else at
+    return at if first is None else at + first

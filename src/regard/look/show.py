@@ -15,8 +15,16 @@ ORDER = ("cross", "graph", "image", "self", "gates")
 
 
 def main_map(record: Record) -> Map:
-    """The map to show first: the alignment of the last layer, or otherwise the last map."""
-    return max(record.maps, key=lambda each: (-ORDER.index(each.kind), -1 if each.layer is None else each.layer))
+    """The map to show first: the alignment of the last layer, or otherwise the last map.
+
+    Maps whose columns are numbers, such as steps and experts, come last.
+    """
+
+    def rank(each: Map) -> tuple[bool, int, int]:
+        numbered = each.key in record.sides and record.sides[each.key].kind == "steps"
+        return not numbered, -ORDER.index(each.kind), -1 if each.layer is None else each.layer
+
+    return max(record.maps, key=rank)
 
 
 def axes(record: Record, each: Map) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self, cast
 
+import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
+from torch import Tensor
 
 from regard.checking import Settings
 from regard.layers.blocks import Block, Layers, Stack
-from regard.layers.universal import PONDER, THRESHOLD, Universal
-from regard.layers.wiring import WiringName
+from regard.layers.universal import PONDER, THRESHOLD, Universal, counting_from
 from regard.models.bert import Bert, BertConfig
 from regard.models.facts import BodyConfig, LearnsWords, ModelConfig, Pooling, Use
 from regard.models.gpt import GPT, GPTConfig
@@ -37,12 +38,13 @@ class Turns(Settings):
     width: PositiveInt = 512
     heads: PositiveInt = 8
     hidden: PositiveInt = 2048  # width of the feed-forward layer
-    wiring: WiringName = "post_norm"
+    wiring: Literal["post_norm", "pre_norm"] = "post_norm"
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"
     tied: bool = True  # output = embedding
     halting: bool = True  # each position stops when it has pondered enough
     threshold: float = Field(default=THRESHOLD, gt=0, lt=1)  # sum of probabilities at which a position halts
     ponder: float = Field(default=PONDER, ge=0)  # weight of the mean number of steps in the loss
+    offset: NonNegativeInt = 0  # while learning, positions are counted from a random number up to this
 
     def repeated(self, layers: Layers) -> Universal:
         """The first block of a stack, applied again and again."""
@@ -56,6 +58,10 @@ class Turns(Settings):
             threshold=self.threshold,
             ponder=self.ponder,
         )
+
+    def first(self, tokens: Tensor) -> Tensor | None:
+        """The number from which the positions of each row of tokens (B, L) are counted while learning: (B, 1)"""
+        return torch.randint(self.offset + 1, (len(tokens), 1), device=tokens.device) if self.offset else None
 
 
 class UniversalConfig(Turns, ModelConfig):
@@ -91,6 +97,11 @@ class UniversalTransformer(Transformer):
         super().__init__(plain, vocabulary=vocabulary, target_vocabulary=target_vocabulary)
         self.encoder, self.decoder = config.repeated(self.encoder), config.repeated(self.decoder)
         self.alignment = f"decoder.{config.layers - 1}.block.cross"
+        self.config = config
+
+    def forward(self, source: Tensor, lengths: Tensor | None, target: Tensor) -> Tensor:
+        with counting_from(self.config.first(source) if self.training else None):
+            return super().forward(source, lengths, target)
 
 
 class UniversalEncoderConfig(Turns, BodyConfig):
@@ -131,8 +142,12 @@ class UniversalEncoder(Bert):
         )
         super().__init__(plain, vocabulary=vocabulary)
         self.embedding.position = None  # the block adds positions before every step
-        self.layers = config.layers
+        self.layers, self.config = config.layers, config
         self.body = config.repeated(self.body)
+
+    def forward(self, tokens: Tensor, lengths: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        with counting_from(self.config.first(tokens) if self.training else None):
+            return super().forward(tokens, lengths, segments)
 
 
 class UniversalDecoderConfig(Turns, BodyConfig):
@@ -164,5 +179,9 @@ class UniversalDecoder(GPT):
             special=config.special,
         )
         super().__init__(plain, vocabulary=vocabulary)
-        self.layers = config.layers
+        self.layers, self.config = config.layers, config
         self.body = config.repeated(self.body)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        with counting_from(self.config.first(tokens) if self.training else None):
+            return super().forward(tokens)

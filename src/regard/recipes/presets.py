@@ -13,7 +13,15 @@ from regard.errors import unknown_name
 
 Size = Mapping[str, Any]
 
-PRESETS: dict[str, dict[str, Size]] = {
+UNIVERSAL: Mapping[str, Size] = {
+    # tensor2tensor's sizes of the same names; base has as many weights as six layers of half the width (Dehghani 2019)
+    "tiny": {"layers": 8, "width": 128, "heads": 4, "hidden": 512},
+    "small": {"layers": 6, "width": 512, "heads": 8, "hidden": 2048},
+    "base": {"layers": 6, "width": 1024, "heads": 16, "hidden": 4096, "dropout": 0.3},
+    "big": {"layers": 6, "width": 2048, "heads": 16, "hidden": 8192, "dropout": 0.3},
+}
+
+PRESETS: dict[str, Mapping[str, Size]] = {
     "transformer": {
         # Wu 2021 (Good for Misconceived Reasons), for Multi30k: small data
         "tiny": {"layers": 4, "width": 128, "heads": 4, "hidden": 256, "dropout": 0.3},
@@ -23,6 +31,9 @@ PRESETS: dict[str, dict[str, Size]] = {
         "base": {"layers": 6, "width": 512, "heads": 8, "hidden": 2048, "dropout": 0.1},
         "big": {"layers": 6, "width": 1024, "heads": 16, "hidden": 4096, "dropout": 0.3},
     },
+    "universal": UNIVERSAL,
+    "universal_encoder": UNIVERSAL,
+    "universal_decoder": UNIVERSAL,
     "seq2seq": {
         # Britz 2017 (Massive Exploration), its smallest and its default cell width
         "tiny": {"layers": 1, "width": 128, "embedding": 128, "cell": "lstm"},

@@ -37,6 +37,8 @@ export class AttentionMap {
     const [, queries, keys] = raw.shape;
     this.raw = raw;
     this.name = raw.name;
+    /** Whether the columns are numbers, such as steps and experts, and no items of a text. */
+    this.numbered = sides[raw.key]?.kind === "steps";
     this.whole = part?.whole ?? this;
     this.id = `${raw.name} ${part?.cut.label ?? ""}`;
     this.heads = raw.heads;
@@ -165,13 +167,13 @@ export class Group {
    * @param {Cut | null} [cut] the block of the maps that these are
    */
   constructor(maps, name = "", cut = null) {
-    const [{ raw }] = maps;
+    const [{ raw, numbered }] = maps;
     this.maps = maps;
-    this.kind = raw.kind;
+    this.kind = numbered ? (raw.name.split(".").pop() ?? "") : raw.kind;
     this.query = raw.query;
     this.key = raw.key;
     this.id = cut ? `${identity(raw)}:${cut.label}` : identity(raw);
-    this.label = `${raw.kind}: ${name || `${visible(raw.query)} → ${visible(raw.key)}`}`;
+    this.label = `${this.kind}: ${name || `${visible(raw.query)} → ${visible(raw.key)}`}`;
   }
 
   /** The layers' names: their numbers where these tell them apart, else the maps' own names. */
