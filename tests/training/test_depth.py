@@ -50,6 +50,7 @@ TOPS: dict[str, dict[str, int]] = {  # of three layers: below the first, after t
     "transformer_xl": {**EMBEDDED, "output.bias": 4},
     "xlnet": {**EMBEDDED, "mask": 0, "output.bias": 4},
 }
+SHARED = ("universal_encoder", "universal_decoder")
 LAYERS = {
     "bert": "body.blocks.{}.around_attention.norm.weight",
     "elmo": "backward_layers.{}.layers.0.weight_hh_l0",
@@ -78,7 +79,15 @@ def test_every_parameter_of_a_body_has_its_depth_with_and_without_a_head(kind: s
 
 
 def test_every_kind_that_can_be_a_body_is_here():
-    assert set(TOPS) == {*models.kinds("causal"), *models.kinds("encoder")}
+    assert {*TOPS, *SHARED} == {*models.kinds("causal"), *models.kinds("encoder")}
+
+
+@pytest.mark.parametrize("kind", SHARED)
+def test_a_block_that_is_shared_over_depth_is_as_deep_as_the_last_layer(kind: str):
+    body: Any = models.build(kind, vocabulary=11, layers=3, width=8, heads=2, hidden=5)
+    depth = {name: body.depth_of(name) for name, _ in body.named_parameters()}
+    assert {depth[name] for name in depth if name.startswith("body.")} == {3}
+    assert depth["embedding.table.weight"] == 0
 
 
 def test_freezing_leaves_the_heads_of_a_body_to_learn():
