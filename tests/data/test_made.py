@@ -81,7 +81,8 @@ def test_a_list_has_its_value_and_stays_within_its_bounds(
     assert int(value) == evaluated(text)
     assert shortest <= len(text.split()) <= longest
     assert depth_of(text) <= depth
-    assert 2 <= min(arguments_of(text)) and max(arguments_of(text)) <= arguments
+    assert min(arguments_of(text)) >= 2
+    assert max(arguments_of(text)) <= arguments
 
 
 def test_the_lengths_are_spread_evenly_and_the_values_are_all_there() -> None:
@@ -134,7 +135,7 @@ def test_copy_reverse_and_addition_are_what_they_say(seed: int) -> None:
     left, right = text.replace(" ", "").split("+")
     assert int(left) + int(right) == int(target.replace(" ", ""))
     assert 5 <= len(text.split()) <= 12
-    assert str(int(left)) == left and str(int(right)) == right
+    assert (str(int(left)), str(int(right))) == (left, right)
 
 
 @pytest.mark.parametrize(
@@ -162,6 +163,6 @@ def test_a_name_of_a_rule_stands_where_a_file_could() -> None:
     name = "listops:train?examples=3"
     rows = list(made.rows(name))
     assert [cells for _, cells in read_rows(name, [1, 2])] == [list(row) for row in rows]
-    assert is_numbered(name) and has_column(name, 2) and not has_column(name, 3)
+    assert (is_numbered(name), has_column(name, 2), has_column(name, 3)) == (True, True, False)
     assert stamp(name) == (name, made.VERSION, 0)
-    assert not made.is_made("listops.tsv") and not made.is_made("C:train")
+    assert not any(map(made.is_made, ("listops.tsv", "C:train")))

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.attention.recorder import Recorder, recording
+from regard.attention.recorder import Recorder, Sink, recording
 from regard.decoding.protocol import evaluation
 from regard.errors import RegardError
+from regard.layers.recurrent import Recurrent
 from regard.look.record import Answer, Map
 from regard.tasks.base import Side, Sight
 
@@ -19,9 +20,11 @@ MEMORY = "memory"  # columns that stand for positions of earlier segments, then 
 SALIENCY_ROWS = 32  # answer items whose gradients are computed together
 
 
-def watched(module: nn.Module, run: Callable[[], Tensor], *, only: str, head: int | None) -> tuple[Tensor, Recorder]:
+def watched(
+    module: nn.Module, run: Callable[[], Tensor], *, only: str, head: int | None, sink: Sink | None = None
+) -> tuple[Tensor, Recorder]:
     """The result of `run`, and the weights recorded meanwhile: of paths that match `only`, of one head or all."""
-    with evaluation(module), recording(module, only=only, head=head) as seen:
+    with evaluation(module), recording(module, only=only, head=head, sink=sink) as seen:
         found = run()
     if not len(seen):
         raise RegardError(
@@ -42,13 +45,12 @@ def maps_of(
     vectors = _vectors(seen, str(module.alignment), row)
     maps = []
     for path in seen:
-        query, looked_at = sight.sides(path)
-        key = {"": looked_at, MEMORY: f"{MEMORY} + {looked_at}"}.get(seen.columns(path), seen.columns(path))
+        query, key = sides_of(seen, sight, path)
         # a decoder that goes step by step delivers row by row
         rows = [each[row] for each in seen.calls(path)]
         weights = torch.cat([each.to_dense() if each.is_sparse else each for each in rows], 1)  # (H, Q, K)
         weights = weights.flip(1, 2) if sight.reads_backwards(path) else weights
-        gates = isinstance(module.get_submodule(seen.module(path)), nn.RNNBase)
+        gates = is_recurrent(module, seen, path)
         maps.append(
             Map(
                 name=path,
@@ -57,13 +59,24 @@ def maps_of(
                 key=key,
                 weights=weights.float().cpu(),
                 heads=tuple(range(weights.shape[0])) if head is None else (head,),
-                layer=_layer(path),
+                layer=layer_of(path),
                 sums="any" if gates else "one",
-                inputs=_inputs(sight, query, key, weights.shape[2]),
+                inputs=inputs_of(sight, query, key, weights.shape[2]),
                 vectors=vectors.get(path),
             )
         )
     return tuple(maps)
+
+
+def sides_of(seen: Recorder, sight: Sight, path: str) -> tuple[str, str]:
+    """The side that the attention at `path` looks from, and what its columns are."""
+    query, looked_at = sight.sides(path)
+    return query, {"": looked_at, MEMORY: f"{MEMORY} + {looked_at}"}.get(seen.columns(path), seen.columns(path))
+
+
+def is_recurrent(module: nn.Module, seen: Recorder, path: str) -> bool:
+    """Whether the weights at `path` are gates of a recurrent part."""
+    return isinstance(module.get_submodule(seen.module(path)), Recurrent)
 
 
 def named_sides(sides: Mapping[str, Side], maps: Sequence[Map]) -> dict[str, Side]:
@@ -81,7 +94,7 @@ def named_sides(sides: Mapping[str, Side], maps: Sequence[Map]) -> dict[str, Sid
     return found
 
 
-def _inputs(sight: Sight, query: str, key: str, count: int) -> tuple[str, ...] | None:
+def inputs_of(sight: Sight, query: str, key: str, count: int) -> tuple[str, ...] | None:
     """The tokens in the columns of a causal map."""
     if sight.inputs is None or query != "target" or key not in ("target", f"{MEMORY} + target"):
         return None
@@ -158,6 +171,6 @@ def _vectors(seen: Recorder, first: str, row: int) -> dict[str, tuple[Tensor, Te
     return kept
 
 
-def _layer(path: str) -> int | None:
+def layer_of(path: str) -> int | None:
     numbers = [int(part) for part in path.split(".") if part.isdigit()]
     return numbers[0] if numbers else None
