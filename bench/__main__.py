@@ -26,6 +26,7 @@ WORKS = {
     "window": ("bench.window:main", "windowed attention against all pairs: time and memory by length"),
     "alignment": ("bench.alignment:main", "alignment error of three attentions on a made-up pair of languages"),
     "lengths": ("bench.lengths:main", "attention against the fixed vector: BLEU by length of the source"),
+    "listops": ("bench.listops:main", "forms of attention on nested lists of digits, beside a bag of words"),
     "kill": ("bench.kill:main", "a run killed at 20 random moments against one left in peace"),
     "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),
