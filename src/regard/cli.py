@@ -261,6 +261,10 @@ def look(
     reference: Annotated[
         str | None, typer.Option(help="force this answer, and show what the model looks at while it gives it")
     ] = None,
+    first: Annotated[
+        int | None,
+        typer.Option("--from", min=0, help="of a long text: the token from which on every weight is shown"),
+    ] = None,
     pharaoh: Annotated[
         bool, typer.Option("--pharaoh", help="print word alignments, source-target, and nothing else")
     ] = False,
@@ -276,7 +280,12 @@ def look(
     run_look(
         models,
         out=out,
-        options={"layer": layer, "head": head, "reference": None if reference is None else typed(reference)},
+        options={
+            "layer": layer,
+            "head": head,
+            "reference": None if reference is None else typed(reference),
+            "first": first,
+        },
         pharaoh=pharaoh,
         statistics=statistics,
         port=port,

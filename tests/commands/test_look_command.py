@@ -3,7 +3,6 @@
 import json
 import threading
 import urllib.request
-from functools import partial
 
 import pytest
 from rich.console import Console
@@ -90,7 +89,7 @@ def test_what_is_no_model_or_in_the_wrong_order_is_refused(tmp_path):
 
 def test_two_models_answer_live_side_by_side():
     models = reversing("transformer"), reversing("seq2seq")
-    server = live.server([partial(type(model).look, model) for model in models])
+    server = live.server([lambda text, _, model=model: model.look(text) for model in models])
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     address = f"http://127.0.0.1:{server.server_port}/look"

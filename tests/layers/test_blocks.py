@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from regard.attention import Cache, MultiHead
 from regard.attention.patterns import Causal, Padding
 from regard.errors import RegardError
-from regard.layers import Block, FeedForward, PostNorm, PreNorm, Stack, Wiring
+from regard.layers import Block, FeedForward, PostNorm, PreNorm, Stack, Wiring, blocks
 
 WIRINGS: list[Any] = [PostNorm(), PreNorm()]
 ACTIVATIONS: list[Any] = ["relu", "gelu"]
@@ -151,3 +151,33 @@ def test_rms_norm_can_replace_layer_norm() -> None:
         norm="rms",
     )
     assert [type(m) for m in block.modules() if "Norm" in type(m).__name__ and "eps" in vars(m)] == [nn.RMSNorm] * 2
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.25])
+def test_blocks_that_are_computed_again_have_the_same_gradients(
+    monkeypatch: pytest.MonkeyPatch, dropout: float
+) -> None:
+    wiring = PreNorm()
+
+    def block() -> Block:
+        parts = {"attention": MultiHead(8, heads=2), "feed_forward": FeedForward(8, hidden=16)}
+        return Block(**parts, wiring=wiring, width=8, dropout=dropout)
+
+    torch.manual_seed(0)
+    stack, x = Stack(2, block, wiring=wiring, width=8), torch.randn(2, 6, 8)
+    calls: list[int] = []
+    stack.blocks[0].register_forward_pre_hook(lambda *_: calls.append(1))
+
+    def gradients() -> list[torch.Tensor]:
+        torch.manual_seed(3)
+        return list(torch.autograd.grad(stack(x).square().sum(), list(stack.parameters())))
+
+    kept = gradients()
+    assert len(calls) == 1
+    monkeypatch.setattr(blocks, "RECOMPUTED", 6)
+    for one, other in zip(gradients(), kept, strict=True):
+        assert_close(one, other, rtol=0, atol=0)
+    assert len(calls) == 3
+    with torch.no_grad():
+        stack(x)
+    assert len(calls) == 4

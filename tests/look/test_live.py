@@ -23,7 +23,7 @@ going_on = threading.Event()  # what "slow" waits for
 begun = threading.Semaphore(0)  # released when a look begins
 
 
-def looker(text: str) -> Record:
+def looker(text: str, _first: int | None) -> Record:
     begun.release()
     if text == "bad":
         raise RegardError("this text cannot be looked at")
@@ -96,7 +96,7 @@ def test_a_bad_request_is_told_what_is_wrong(port: int, body: str):
 
 def test_a_text_that_is_too_long_or_half_a_character_is_refused(port: int):
     status, found = look(port, "x" * (live.LONGEST + 1))
-    assert (status, found["error"]) == (400, f"the text has {live.LONGEST + 1} characters; look at no more than 5000")
+    assert (status, found["error"]) == (400, f"the text has {live.LONGEST + 1} characters; look at no more than 20000")
     assert look(port, "x" * (live.LARGEST + 1))[0] == 400
     status, found = look(port, "\ud800")
     assert (status, found["error"]) == (400, "the text holds half a character; type it again")
@@ -128,7 +128,7 @@ def test_a_length_that_is_none_is_told_so(port: int, length: str):
     head = "POST /look HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
     found = raw(port, f'{head}Content-Length: {length}\r\n\r\n{{{{"text": "abc"}}}}')
     assert found.startswith(b"HTTP/1.0 400")
-    assert b"at most 65536 bytes" in found
+    assert b"at most 131072 bytes" in found
 
 
 def test_a_client_that_leaves_is_not_looked_for(port: int):
@@ -198,3 +198,24 @@ def test_a_connection_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPa
 def test_a_port_that_there_is_not_is_refused(port_number: int):
     with pytest.raises(RegardError, match="there is no port"):
         live.server([looker], port=port_number)
+
+
+def test_a_long_text_is_asked_for_from_a_token_on() -> None:
+    asked: list[tuple[str, int | None]] = []
+
+    def keep(text: str, first: int | None) -> Record:
+        asked.append((text, first))
+        return looker(text, first)
+
+    server = live.server([keep])
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    found = [
+        ask(server.server_port, "POST", "/look", json.dumps({"text": "abc", **more}))[0]
+        for more in ({}, {"from": 7}, {"from": -1}, {"from": "7"}, {"from": True}, {"from": live.LONGEST})
+    ]
+    server.shutdown()
+    server.server_close()
+    thread.join()
+    assert found == [200, 200, 400, 400, 400, 400]
+    assert asked == [("abc", None), ("abc", 7)]

@@ -188,7 +188,7 @@ def test_a_mistake_is_one_sentence(tmp_path, change, told):
 def test_a_kind_that_cannot_write_is_refused(tmp_path):
     recipe = tmp_path / "a.toml"
     recipe.write_text('task = "write"\n[data]\ntrain = "a.txt"\n[model]\nkind = "seq2seq"\n')
-    with pytest.raises(RegardError, match='task = "write" is for the kinds .*rnn, gpt'):
+    with pytest.raises(RegardError, match=r'task = "write" is for the kinds .*rnn, gpt'):
         regard.train(recipe, out=tmp_path / "out")
 
 

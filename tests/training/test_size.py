@@ -16,9 +16,9 @@ SIZES = {
     "bert": {"layers": 5, "width": 24, "heads": 2, "maximum": 11},
     "elmo": {"layers": 3, "width": 14},
     "xlnet": {"layers": 3, "width": 24, "heads": 2},
-    **dict.fromkeys(
-        ("universal", "universal_encoder", "universal_decoder"), {"layers": 3, "width": 24, "heads": 2, "hidden": 13}
-    ),
+    "universal": {"layers": 3, "width": 24, "heads": 2, "hidden": 13},
+    "universal_encoder": {"layers": 3, "width": 24, "heads": 2, "hidden": 13},
+    "universal_decoder": {"layers": 3, "width": 24, "heads": 2, "hidden": 13},
 }
 SHARED = tuple(kind for kind in SIZES if kind.startswith("universal"))  # one block, however often it is applied
 

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, NonNegativeInt
 from torch import nn
 
 from regard import tasks
@@ -28,11 +28,13 @@ MOST = 10**6  # layers or heads of a model
 
 
 class View(Settings):
-    """What `look` is asked to show: one layer, one head, or what is looked at for an answer that is given."""
+    """What `look` is asked to show: one layer, one head, what is looked at for an answer that is given, or from which
+    token on a long text is shown with every weight."""
 
     layer: Annotated[int, Field(gt=-MOST, lt=MOST)] | None = None
     head: Annotated[int, Field(gt=-MOST, lt=MOST)] | None = None
     reference: str | None = None
+    first: NonNegativeInt | None = None
 
 
 class Model:
@@ -127,21 +129,23 @@ class Model:
         reference: str | None = None,
         layer: int | None = None,
         head: int | None = None,
+        first: int | None = None,
         decoding: DecodingConfig | None = None,
         **options: JsonValue,
     ) -> Record:
         """What the model looks at when it answers an input, or when it is made to answer `reference`.
 
-        With `layer` or `head`, no other weights are computed. The record shows itself in a notebook;
+        With `layer` or `head`, no other weights are computed. Of a long text, a coarse map is kept, and every weight
+        between some tokens that begin at `first`; the record says so. The record shows itself in a notebook;
         `.save("look.html")` writes the page, .png a picture, .json the numbers.
         """
-        view = check(View, {"layer": layer, "head": head, "reference": reference}, where="look")
+        view = check(View, {"layer": layer, "head": head, "reference": reference, "first": first}, where="look")
         chosen = self.options(decoding=decoding, **options).decoding
         if self.task.looked_at is not None and decoding is None and "max_length" not in options:
             chosen = shortened(chosen, self.task.looked_at)
         sight = self.task.sight(self.module, self.surface.from_json(asked), Looking(chosen, view.reference))
         only = "*" if view.layer is None else sight.layer_paths(view.layer)
-        record = capture(self.module, sight, only=only, head=view.head)
+        record = capture(self.module, sight, only=only, head=view.head, first=view.first)
         return replace(record, model={"name": str(self.path), "kind": self.recipe.kind, "task": self.recipe.task})
 
     def statistics(self, asked: Sequence[object]) -> dict[str, Any]:

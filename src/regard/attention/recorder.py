@@ -6,7 +6,7 @@ with weights computes its output *from* them and delivers them; the record names
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
@@ -19,11 +19,12 @@ class Recorder(Mapping[str, Tensor]):
     """Weights (B, H, Q, K) by module path: `record[path]` is the latest, `record.calls(path)` all in order of arrival.
 
     A sparse kernel delivers sparse tensors of the same logical shape; `record[path]` is always dense. With `head`, H is
-    1 everywhere: the weights of that head, of modules that have it.
+    1 everywhere: the weights of that head, of modules that have it. With `sink`, weights are given to it with their
+    path, and are not kept here.
     """
 
-    def __init__(self, model: nn.Module, *, only: str = "*", head: int | None = None) -> None:
-        self._only = only
+    def __init__(self, model: nn.Module, *, only: str = "*", head: int | None = None, sink: Sink | None = None) -> None:
+        self._only, self._sink = only, sink
         self.head = head
         self._paths = {module: path for path, module in model.named_modules()}
         self._calls: dict[str, list[Tensor]] = {}
@@ -95,10 +96,14 @@ class Recorder(Mapping[str, Tensor]):
             if self.head >= weights.shape[1]:
                 return
             weights = weights.narrow_copy(1, self.head, 1)
-        self._calls.setdefault(self._path(part), []).append(weights.detach())
+        calls = self._calls.setdefault(self._path(part), [])
         self._places[self._path(part)] = self._place(part)
         if columns:
             self._columns[self._path(part)] = columns
+        if self._sink is not None:
+            self._sink(self._path(part), weights.detach())
+            return
+        calls.append(weights.detach())
         if vectors is not None:
             query, key = (x.detach() for x in vectors)
             key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
@@ -131,6 +136,7 @@ def _joined(*names: str) -> str:
 
 
 Vectors = tuple[Tensor, Tensor]
+Sink = Callable[[str, Tensor], None]
 _active: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
@@ -143,15 +149,18 @@ _turn: ContextVar[_Turn | None] = ContextVar("turn", default=None)
 
 
 @contextmanager
-def recording(model: nn.Module, *, only: str = "*", head: int | None = None) -> Iterator[Recorder]:
+def recording(
+    model: nn.Module, *, only: str = "*", head: int | None = None, sink: Sink | None = None
+) -> Iterator[Recorder]:
     """Record every attention of `model` while the `with` lasts; with `only`, those whose path matches it ("*.cross").
 
-    With `head`, only that head of each is recorded. Attention that is not recorded takes its fastest path.
+    With `head`, only that head of each is recorded. Attention that is not recorded takes its fastest path. With `sink`,
+    weights are given to it as they come, and are not kept: those of a long text are too many.
 
     Other threads using the same model are not recorded and are not slowed. Attention of this thread outside of every
     module of `model` is recorded as "".
     """
-    recorder = Recorder(model, only=only, head=head)
+    recorder = Recorder(model, only=only, head=head, sink=sink)
     hooks = []
     for module in model.modules():
         hooks.append(module.register_forward_pre_hook(recorder.enter))

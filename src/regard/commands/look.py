@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from torch import Tensor
 
 from regard.api.loading import load
 from regard.api.model import Model
@@ -20,9 +21,14 @@ from regard.data.files import read_lines
 from regard.directory import ModelDirectory
 from regard.errors import RegardError, cut
 from regard.look import live, page
+from regard.look.long import coarse
 from regard.look.record import Record
 from regard.look.show import LONGEST, axes, main_map, notes, printable
 from regard.look.terminal import heat_map
+
+MOST_CELLS = 100  # rows and columns of a map in the terminal
+
+Names = tuple[str, ...]
 
 
 def run(
@@ -50,7 +56,7 @@ def run(
             pairs = model.word_alignment(texts[0], model.said(texts[0], options.get("reference")))
             print(" ".join(f"{source}-{target}" for source, target in pairs))
         return
-    records = [looker(texts[0]) for looker in lookers]
+    records = [looker(texts[0], None) for looker in lookers]
     if out is None:
         for record in records:
             draw(record, Console())
@@ -78,10 +84,12 @@ def draw(record: Record, console: Console) -> None:
     )
     for note in notes(record, chosen):
         console.print(f"{printable(note)}\n", highlight=False, markup=False)
+    weights = chosen.weights.mean(0)
     rows, columns = axes(record, chosen)
-    console.print(
-        heat_map(chosen.weights.mean(0), rows, columns, colour=console.color_system is not None), soft_wrap=True
-    )
+    if max(weights.shape) > MOST_CELLS:
+        weights, rows, columns = _fewer(weights, rows, columns)
+        console.print("Rows are means of several rows, columns sums of several columns.\n", highlight=False)
+    console.print(heat_map(weights, rows, columns, colour=console.color_system is not None), soft_wrap=True)
     if record.answer is None:
         return
     console.print(f"\n{printable(record.answer.text)}", highlight=False, markup=False)
@@ -89,6 +97,12 @@ def draw(record: Record, console: Console) -> None:
         for choices in record.answer.alternatives:
             line = "  ".join(f"{printable(name, most=LONGEST)} {math.exp(logprob):.3f}" for name, logprob in choices)
             console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _fewer(weights: Tensor, rows: Names, columns: Names) -> tuple[Tensor, Names, Names]:
+    """A map (Q, K) with no more rows and columns than can be read, and the names of the first that each stands for."""
+    down, across = (-(-count // MOST_CELLS) for count in weights.shape)
+    return coarse(weights[None, None], MOST_CELLS)[0, 0], rows[::down], columns[::across]
 
 
 def serve(lookers: Sequence[live.Looker], *, port: int, pairs: bool) -> None:
@@ -104,8 +118,12 @@ def serve(lookers: Sequence[live.Looker], *, port: int, pairs: bool) -> None:
         server.serve_forever()
 
 
-def _look(model: Model, options: Mapping[str, Any], statistics: Mapping[str, Any] | None, text: str) -> Record:
-    return replace(model.look(model.surface.parse(text), **options), statistics=statistics)
+def _look(
+    model: Model, options: Mapping[str, Any], statistics: Mapping[str, Any] | None, text: str, first: int | None
+) -> Record:
+    """The record of a text; `first` is asked for on the live page."""
+    asked = options if first is None else {**options, "first": first}
+    return replace(model.look(model.surface.parse(text), **asked), statistics=statistics)
 
 
 def _statistics(model: Model, lines: Path | None) -> dict[str, Any] | None:

@@ -2,15 +2,22 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from regard.attention.cache import CAPACITY, Past, Projected
 from regard.attention.heads import MultiHead
 from regard.attention.patterns import Pattern
+from regard.attention.recorder import recorded
 from regard.errors import RegardError
+from regard.layers.experts import Experts
 from regard.layers.wiring import EPSILON, NormName, Wiring
+
+RECOMPUTED = 1 << 15  # positions of an input for which only the inputs of blocks are kept for the backward pass
 
 
 class Block(nn.Module):
@@ -94,6 +101,8 @@ class Layers(nn.Module, ABC):
 class Stack(Layers):
     """Blocks one after the other, then the final norm of the wiring.
 
+    While a model learns from very long inputs, of `RECOMPUTED` positions or more, only the input of each block is kept
+    for the backward pass, which computes the rest again: a third more time, and memory for one block instead of all.
     `make` makes one block, with weights of its own each time it is called.   x (B, Q, M) → (B, Q, M).
     """
 
@@ -112,6 +121,7 @@ class Stack(Layers):
             raise RegardError(f"layers={layers}: a stack needs at least 1")
         self.blocks = nn.ModuleList(make() for _ in range(layers))
         self.final = wiring.final(width, norm=norm, epsilon=epsilon)
+        self.repeatable = not any(isinstance(part, Experts) for part in self.blocks.modules())  # they add to the loss
 
     def forward(
         self,
@@ -124,8 +134,11 @@ class Stack(Layers):
     ) -> Tensor:
         nothing = [None] * len(self.blocks)
         memories = [memory for _ in nothing] if memory is None or isinstance(memory, Tensor) else memory
+        long = self.repeatable and x.shape[1] >= RECOMPUTED
+        again = long and caches is None and torch.is_grad_enabled() and not recorded()
         for block, seen, cache in zip(self.blocks, memories, nothing if caches is None else caches, strict=True):
-            x = block(x, pattern=pattern, memory=seen, memory_pattern=memory_pattern, cache=cache)
+            run = partial(block, pattern=pattern, memory=seen, memory_pattern=memory_pattern, cache=cache)
+            x = checkpoint(run, x, use_reentrant=False) if again else run(x)
         return self.final(x)
 
     def remember(self, memory: Tensor) -> list[Projected]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from regard.look.long import MOST_SALIENT, Long
+from regard.look.long import maps_of as long_maps
 from regard.look.record import Map, Record
 from regard.look.watch import answered, maps_of, named_sides, saliency, watched
 from regard.tasks.base import Sight
@@ -16,23 +18,39 @@ MOST_WEIGHTS = 1 << 18  # weights of one head in a batch: rows × length²
 
 
 def capture(
-    module: nn.Module, sight: Sight, *, only: str = "*", head: int | None = None, gradients: bool = True
+    module: nn.Module,
+    sight: Sight,
+    *,
+    only: str = "*",
+    head: int | None = None,
+    gradients: bool = True,
+    first: int | None = None,
 ) -> Record:
     """Record what `module` looks at when it reads an input, and its choices.
 
     `only` is a pattern of module paths, such as "decoder.blocks.3.*", `head` the number of a head: no other weights are
-    computed. `gradients` adds saliency.
+    computed. `gradients` adds saliency. Of a long input, parts of the maps are kept (see `look.long`), one of which
+    begins at the token `first`.
     """
-    logits, seen = watched(module, lambda: sight.logits(None), only=only, head=head)
-    maps = maps_of(module, seen, sight, head=head)
+    long = Long.of(module, sight, only=only, head=head, first=first)
+    if long is None:
+        logits, seen = watched(module, lambda: sight.logits(None), only=only, head=head)
+    else:
+        logits, seen, kept = long.look(module, sight, only=only)
+    chosen = [] if sight.names is None else list(sight.chosen or logits.argmax(-1).tolist())
+    sides, text = {"source": sight.source}, ""
+    if sight.outcome is not None and sight.names is not None:
+        sides["target"], text = sight.outcome(chosen)
+    if long is None:
+        maps = maps_of(module, seen, sight, head=head)
+        sides = named_sides(sides, maps)
+    else:
+        maps = long_maps(module, seen, sight, long, kept, sides)
+    notes = (*sight.notes, *(long.notes if long else ()))
     if sight.outcome is None or sight.names is None:
-        return Record(
-            title=sight.title, sides=named_sides({"source": sight.source}, maps), maps=maps, notes=sight.notes
-        )
-    chosen = list(sight.chosen or logits.argmax(-1).tolist())
-    target, text = sight.outcome(chosen)
+        return Record(title=sight.title, sides=sides, maps=maps, notes=notes)
     moved = {}
-    if gradients and sight.embedding is not None:
+    if gradients and sight.embedding is not None and (long is None or len(chosen) <= MOST_SALIENT):
         weights = _saliency(module, sight.embedding, sight, torch.tensor(chosen, device=logits.device))
         own = sight.salient == "target"
         moved[sight.salient] = Map(
@@ -47,12 +65,12 @@ def capture(
         )
     return Record(
         title=f"{sight.title} → {text}",
-        sides=named_sides({"source": sight.source, "target": target}, maps),
+        sides=sides,
         maps=maps,
         answer=answered(logits, chosen, text, names=sight.names, places=sight.places),
         saliency=moved,
         beam=sight.beam,
-        notes=sight.notes,
+        notes=notes,
     )
 
 

@@ -24,14 +24,14 @@ from regard.look import page
 from regard.look.record import Record
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # a page elsewhere cannot pretend to be one of these
-LARGEST = 64 * 1024  # bytes of a request
-LONGEST = 5_000  # characters of a text: attention grows with their square
+LARGEST = 128 * 1024  # bytes of a request
+LONGEST = 20_000  # characters of a text: attention grows with their square
 WAITING = 64  # requests that wait while one is processed
 PATIENCE = 30  # seconds that a request waits for those before it
 SLOWEST = 20  # seconds without a byte after which a connection is given up
 LINGER = 1  # seconds in which a refused client may finish sending
 
-Looker = Callable[[str], Record]
+Looker = Callable[[str, int | None], Record]  # a text, and the token from which on a long one is shown whole
 
 
 class RequestError(Exception):
@@ -121,11 +121,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _look(self) -> tuple[str, str]:
         if self.path != "/look":
             raise self._nothing()
-        text = _text_in(self.rfile.read(self._length()))
+        text, first = _asked_in(self.rfile.read(self._length()))
         with self.server.waiting():
             if self._has_left():
                 raise ConnectionAbortedError
-            records = _looked(self.server.lookers, text)
+            records = _looked(self.server.lookers, text, first)
         return json.dumps(records), "application/json"
 
     def _length(self) -> int:
@@ -187,11 +187,12 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing: the terminal belongs to the user."""
 
 
-def _text_in(body: bytes) -> str:
-    """The text of a request, if it can be looked at."""
+def _asked_in(body: bytes) -> tuple[str, int | None]:
+    """The text of a request, if it can be looked at, and the token from which on it is shown whole."""
     try:
-        text = json.loads(body)["text"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        asked = json.loads(body)
+        text, first = asked["text"], asked.get("from")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise RequestError(HTTPStatus.BAD_REQUEST, 'send JSON such as {"text": "a sentence"}') from None
     if not isinstance(text, str) or not text.strip():
         raise RequestError(HTTPStatus.BAD_REQUEST, "the text is empty; type something to look at")
@@ -201,13 +202,15 @@ def _text_in(body: bytes) -> str:
         )
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise RequestError(HTTPStatus.BAD_REQUEST, "the text holds half a character; type it again")
-    return text
+    if first is not None and (type(first) is not int or not 0 <= first < LONGEST):
+        raise RequestError(HTTPStatus.BAD_REQUEST, f"from is the number of a token, from 0 to {LONGEST - 1}")
+    return text, first
 
 
-def _looked(lookers: Sequence[Looker], text: str) -> list[dict[str, Any]]:
+def _looked(lookers: Sequence[Looker], text: str, first: int | None) -> list[dict[str, Any]]:
     """The records of every model; errors are shown on the page."""
     try:
-        return [looker(text).to_json() for looker in lookers]
+        return [looker(text, first).to_json() for looker in lookers]
     except RegardError as error:
         raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from None
     except Exception as error:

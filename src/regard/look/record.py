@@ -47,6 +47,7 @@ class Map:
     inputs: tuple[str, ...] | None = field(default=None, repr=False)  # the tokens read at the positions of a causal map
     # (H, Q, D) and (H, K, D), whose dot products are the scores
     vectors: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
+    part: str = ""  # a sentence that says what these are of all weights, if they are not all
 
 
 @dataclass(frozen=True)
@@ -188,7 +189,9 @@ def _one_head(each: Map, head: int) -> Map:
 
 
 def _map_to_json(each: Map, *, compact: bool) -> dict[str, Any]:
-    fields = {name: value for name, value in vars(each).items() if name not in ("weights", "inputs", "vectors")}
+    fields = {name: value for name, value in vars(each).items() if name not in ("weights", "inputs", "vectors", "part")}
+    if each.part:
+        fields["part"] = each.part
     if each.inputs is not None:
         fields["inputs"] = list(each.inputs)
     if each.vectors is not None:
@@ -201,7 +204,14 @@ def _map_from_json(stored: Mapping[str, Any]) -> Map:
     fields = {name: stored[name] for name in ("name", "kind", "query", "key", "layer", "sums")}
     inputs = tuple(stored["inputs"]) if "inputs" in stored else None
     vectors = _decode_vectors(stored) if "vectors" in stored else None
-    return Map(**fields, heads=tuple(stored["heads"]), weights=_decode(stored), inputs=inputs, vectors=vectors)
+    return Map(
+        **fields,
+        heads=tuple(stored["heads"]),
+        weights=_decode(stored),
+        inputs=inputs,
+        vectors=vectors,
+        part=str(stored.get("part", "")),
+    )
 
 
 def _side_from_json(stored: Mapping[str, Any]) -> Side:

@@ -40,9 +40,10 @@ def axes(record: Record, each: Map) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def notes(record: Record, each: Map) -> tuple[str, ...]:
-    """The sentences to show with a map of a record: the record's own, and what the rows of a causal map mean."""
+    """The sentences to show with a map of a record: the record's own, which part of all weights the map has, and what
+    the rows of a causal map mean."""
     causal = "A row x ▸ y has the weights from x, the last token read, when y was predicted."
-    return (*record.notes, causal) if each.inputs is not None else tuple(record.notes)
+    return (*record.notes, *([each.part] if each.part else []), *([causal] if each.inputs is not None else []))
 
 
 def printable(text: str, *, most: int | None = None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.attention.recorder import Recorder, recording
+from regard.attention.recorder import Recorder, Sink, recording
 from regard.decoding.protocol import evaluation
 from regard.errors import RegardError
 from regard.look.record import Answer, Map
@@ -18,9 +18,11 @@ MOST_VECTORS = 1_000_000  # numbers in the queries and keys that a record keeps:
 SALIENCY_ROWS = 32  # answer items whose gradients are computed together
 
 
-def watched(module: nn.Module, run: Callable[[], Tensor], *, only: str, head: int | None) -> tuple[Tensor, Recorder]:
+def watched(
+    module: nn.Module, run: Callable[[], Tensor], *, only: str, head: int | None, sink: Sink | None = None
+) -> tuple[Tensor, Recorder]:
     """The result of `run`, and the weights recorded meanwhile: of paths that match `only`, of one head or all."""
-    with evaluation(module), recording(module, only=only, head=head) as seen:
+    with evaluation(module), recording(module, only=only, head=head, sink=sink) as seen:
         found = run()
     if not len(seen):
         raise RegardError(
@@ -41,13 +43,12 @@ def maps_of(
     vectors = _vectors(seen, str(module.alignment), row)
     maps = []
     for path in seen:
-        query, looked_at = sight.sides(path)
-        key = seen.columns(path) or looked_at
+        query, key = sides_of(seen, sight, path)
         # a decoder that goes step by step delivers row by row
         rows = [each[row] for each in seen.calls(path)]
         weights = torch.cat([each.to_dense() if each.is_sparse else each for each in rows], 1)  # (H, Q, K)
         weights = weights.flip(1, 2) if sight.reads_backwards(path) else weights
-        gates = isinstance(module.get_submodule(seen.place(path).rpartition(".")[0]), nn.RNNBase)
+        gates = is_recurrent(module, seen, path)
         maps.append(
             Map(
                 name=path,
@@ -56,13 +57,24 @@ def maps_of(
                 key=key,
                 weights=weights.float().cpu(),
                 heads=tuple(range(weights.shape[0])) if head is None else (head,),
-                layer=_layer(path),
+                layer=layer_of(path),
                 sums="any" if gates else "one",
-                inputs=sight.inputs if (query, key) == ("target", "target") else None,
+                inputs=inputs_of(sight, query, key),
                 vectors=vectors.get(path),
             )
         )
     return tuple(maps)
+
+
+def sides_of(seen: Recorder, sight: Sight, path: str) -> tuple[str, str]:
+    """The side that the attention at `path` looks from, and what its columns are."""
+    query, looked_at = sight.sides(path)
+    return query, seen.columns(path) or looked_at
+
+
+def is_recurrent(module: nn.Module, seen: Recorder, path: str) -> bool:
+    """Whether the weights at `path` are gates of a recurrent part."""
+    return isinstance(module.get_submodule(seen.place(path).rpartition(".")[0]), nn.RNNBase)
 
 
 def named_sides(sides: Mapping[str, Side], maps: Sequence[Map]) -> dict[str, Side]:
@@ -73,6 +85,11 @@ def named_sides(sides: Mapping[str, Side], maps: Sequence[Map]) -> dict[str, Sid
             items = tuple(f"{each.key} {number + 1}" for number in range(each.weights.shape[2]))
             found[each.key] = Side(items, kind="steps")
     return found
+
+
+def inputs_of(sight: Sight, query: str, key: str) -> tuple[str, ...] | None:
+    """The tokens in the columns of a causal map."""
+    return sight.inputs if (query, key) == ("target", "target") else None
 
 
 def answered(
@@ -140,6 +157,6 @@ def _vectors(seen: Recorder, first: str, row: int) -> dict[str, tuple[Tensor, Te
     return kept
 
 
-def _layer(path: str) -> int | None:
+def layer_of(path: str) -> int | None:
     numbers = [int(part) for part in path.split(".") if part.isdigit()]
     return numbers[0] if numbers else None

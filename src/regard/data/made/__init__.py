@@ -25,7 +25,7 @@ from regard.errors import RegardError, cut
 
 VERSION = 1  # changes when a rule does, so that what was kept of it is made anew
 PARTS = {"train": 20_000, "valid": 1_000, "test": 2_000}  # examples, unless `examples` is given
-TEST, VALID = 5, 5  # percent of all possible examples
+TEST, VALID = 10, 10  # percent of all possible examples
 TRIES = 10_000  # draws in a row that may all belong to other parts or be known
 
 

@@ -1,6 +1,7 @@
 /**
  * A box to type in, or two for a pair: the text is sent to the server of this page, and the record it returns is
- * shown. The address of the page holds the text, so that it is there again after a reload.
+ * shown. The address of the page holds the text, so that it is there again after a reload. For a text that is too long
+ * to be shown whole there is one more box: the token from which on every weight is asked for.
  */
 
 import { element } from "./elements.js";
@@ -14,6 +15,8 @@ import { element } from "./elements.js";
 export function liveForm(show, pairs, store) {
   const input = box("text", "Type a text and press Enter");
   const second = pairs && box("second", "second text, passage");
+  const from = element("input", { type: "number", name: "from", min: "0", title: "from token", hidden: true });
+  from.setAttribute("aria-label", "from token");
   const status = element("p", { class: "status", role: "status" });
   /** @type {AbortController | null} */
   let asked = null;
@@ -26,7 +29,9 @@ export function liveForm(show, pairs, store) {
     status.className = "status";
     status.textContent = "looking …";
     try {
-      show(await look(text, own.signal));
+      const records = await look(text, store.state.from, own.signal);
+      from.hidden = !records.some(isLong);
+      show(records);
       status.textContent = "";
     } catch (error) {
       if (asked !== own) return;
@@ -39,8 +44,9 @@ export function liveForm(show, pairs, store) {
   const submit = (event) => {
     event.preventDefault();
     const text = second && second.value ? `${input.value}\t${second.value}` : input.value;
+    const first = from.hidden || from.value === "" || text !== typed ? -1 : Number(from.value);
     typed = text;
-    store.set({ text, query: -1, key: -1 });
+    store.set({ text, from: first, query: -1, key: -1 });
     ask(text);
   };
 
@@ -51,6 +57,7 @@ export function liveForm(show, pairs, store) {
     const [one, other = ""] = second ? [text.split("\t")[0], text.split("\t").slice(1).join("\t")] : [text];
     input.value = one;
     if (second) second.value = other;
+    from.value = store.state.from < 0 ? "" : String(store.state.from);
     if (text) ask(text);
   };
   let typed = "";
@@ -61,6 +68,7 @@ export function liveForm(show, pairs, store) {
     { class: "live", onsubmit: submit },
     input,
     second,
+    from,
     element("button", { type: "submit" }, "Look"),
     status,
   );
@@ -83,14 +91,15 @@ function box(name, placeholder) {
 
 /**
  * @param {string} text
+ * @param {number} from the token from which on a long text is shown with every weight, or -1
  * @param {AbortSignal} signal
  * @returns {Promise<unknown[]>} a record for each model
  */
-async function look(text, signal) {
+async function look(text, from, signal) {
   const answer = await fetch("./look", {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ text }),
+    body: JSON.stringify(from < 0 ? { text } : { text, from }),
     signal,
   }).catch((error) => {
     throw signal.aborted ? error : new Error("the server does not answer; is it still running?");
@@ -99,6 +108,16 @@ async function look(text, signal) {
   if (!answer.ok || said === null)
     throw new Error(complaint(said) ?? `the server answered with status ${answer.status}`);
   return Array.isArray(said) ? said : [said];
+}
+
+/**
+ * Whether parts of the maps were kept, because there are too many weights.
+ *
+ * @param {unknown} record
+ */
+function isLong(record) {
+  const { maps = [] } = /** @type {{maps?: {part?: string}[]}} */ (record);
+  return maps.some(({ part }) => part);
 }
 
 /** @param {any} said */

@@ -5,7 +5,7 @@
  *   edges?: [number, number][], border?: number}} Side
  * @typedef {import("./numbers.js").Stored} Stored
  * @typedef {Stored & {name: string, kind: string, query: string, key: string, layer: number | null, heads: number[],
- *   shape: [number, number, number], sums: string, inputs?: string[], vectors?: Vectors}} RawMap
+ *   shape: [number, number, number], sums: string, inputs?: string[], vectors?: Vectors, part?: string}} RawMap
  * @typedef {{width: number, encoding: string, queries: string, keys: string}} Vectors
  * @typedef {{text?: string, logprobs?: (number | null)[], alternatives?: [string, number | null][][],
  *   places?: number[]}} Answer
@@ -56,7 +56,8 @@ export class AttentionMap {
       return read === null ? name : `${visible(read, 8)} ▸ ${visible(name, 8)}`;
     });
     this.notes = [
-      raw.sums === "any" ? "The rows of this map need not sum to one; they are shown as they were used." : "",
+      raw.part ?? "",
+      raw.sums === "any" && !raw.part ? "The rows of this map need not sum to one; they are shown as they were used." : "",
       raw.encoding.startsWith("u8") ? "Stored as bytes: each weight is right to 1/510 of the largest in its row." : "",
       this.inputs ? "A row x ▸ y has the weights from x, the last token read, when y was predicted." : "",
       part ? "A part of each row: weights on the other text are left out, so the rows do not sum to one." : "",

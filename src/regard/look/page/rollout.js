@@ -31,6 +31,7 @@ function stacks(record) {
     ({ kind, query, key, maps }) =>
       kind === "self" &&
       query === key &&
+      maps.every(({ raw }) => !raw.part) &&
       maps.every(({ whole }) => whole.queries === whole.keys && whole.queries === maps[0].whole.queries),
   );
 }

@@ -12,6 +12,7 @@
  * @property {number} key the chosen column, or -1
  * @property {string} scale "map": one colour scale for all rows; "row": one for each
  * @property {string} text what was typed on a live page
+ * @property {number} from the token from which on a long text is shown with every weight, or -1
  * @property {string} theme "light", "dark", or "" for what the system prefers
  */
 
@@ -26,6 +27,7 @@ const INITIAL = {
   key: -1,
   scale: "map",
   text: "",
+  from: -1,
   theme: "",
 };
 
