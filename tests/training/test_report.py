@@ -13,6 +13,7 @@ from regard.kernels.r_drop import r_drop_loss
 from regard.kernels.vocabulary_loss import vocabulary_loss
 from regard.tasks.base import Score
 from regard.training import report
+from regard.training.flops import flops_per_target
 from regard.training.loop import fit
 
 
@@ -44,7 +45,7 @@ def counted(function):
 def test_linear_maps_cost_six_operations_per_weight_and_target():
     """Two forward, four backward, for the hidden and the (shared) output layer."""
     batches = [batch for batch, _ in zip(Cycle().stream(), range(4), strict=False)]
-    cost = report.flops_per_target(Predictor(), Following(), batches)
+    cost = flops_per_target(Predictor(), Following(), batches)
     assert cost == 6 * (WIDTH * WIDTH + WIDTH * SYMBOLS)
 
 
@@ -56,7 +57,7 @@ def test_the_vocabulary_loss_costs_six_operations_per_weight_and_target(products
     output.products = products
     target = torch.randint(127, (rows,))
     task = Sum(lambda x: vocabulary_loss(x, output, target, smoothing=0.1)[0])
-    assert report.flops_per_target(output, task, [Examples(torch.randn(rows, 11), rows)]) == 6 * 11 * 127
+    assert flops_per_target(output, task, [Examples(torch.randn(rows, 11), rows)]) == 6 * 11 * 127
 
 
 @pytest.mark.parametrize("products", [torch.float32, torch.bfloat16], ids=str)
@@ -65,7 +66,7 @@ def test_two_passes_of_r_drop_cost_twice_that(products):
     output.products = products
     target = torch.randint(127, (192,))
     task = Sum(lambda x: r_drop_loss(x, 2 * x, output, target, weight=5.0)[0])
-    cost = report.flops_per_target(output, task, [Examples(torch.randn(192, 11), 192)])
+    cost = flops_per_target(output, task, [Examples(torch.randn(192, 11), 192)])
     assert cost == 2 * 6 * 11 * 127
 
 
@@ -74,7 +75,7 @@ def test_fused_attention_costs_what_it_costs_by_hand_and_its_scores_once_more():
         return (x @ x.transpose(-1, -2)).softmax(-1) @ x
 
     task = Sum(lambda x: F.scaled_dot_product_attention(x, x, x))
-    fused = report.flops_per_target(nn.Linear(1, 1), task, [Examples(torch.randn(2, 3, 5, 16), 1)])
+    fused = flops_per_target(nn.Linear(1, 1), task, [Examples(torch.randn(2, 3, 5, 16), 1)])
     x = torch.randn(2, 3, 5, 16, requires_grad=True)
     once = 2 * 2 * 3 * 5 * 5 * 16
     assert fused == counted(lambda: by_hand(x).sum().backward()) + once == 7 * once
@@ -85,7 +86,7 @@ def test_a_recurrent_layer_costs_what_its_cells_cost(layers):
     lstm = nn.LSTM(11, 13, num_layers=layers)
     x = torch.randn(5, 3, 11)
     forward = 2 * 5 * 3 * 4 * 13 * (11 + 13) + (layers - 1) * 2 * 5 * 3 * 4 * 13 * (13 + 13)
-    found = report.flops_per_target(lstm, Sum(lambda x: lstm(x)[0]), [Examples(x, 15)])
+    found = flops_per_target(lstm, Sum(lambda x: lstm(x)[0]), [Examples(x, 15)])
     assert found == 3 * forward / 15
 
     cell = nn.LSTMCell(11, 13)
@@ -102,7 +103,7 @@ def test_a_recurrent_layer_costs_what_its_cells_cost(layers):
 def test_counting_leaves_weights_and_random_state_alone():
     model = Predictor()
     before, state = {name: p.clone() for name, p in model.named_parameters()}, torch.get_rng_state()
-    report.flops_per_target(model, Following(noise=0), [next(Cycle().stream())])
+    flops_per_target(model, Following(noise=0), [next(Cycle().stream())])
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(p, before[name]) and p.grad is None for name, p in model.named_parameters())
 

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from regard.attention.cache import CAPACITY, Past, Projected
 from regard.attention.heads import MultiHead
 from regard.attention.patterns import Pattern
+from regard.attention.performer import Performer
 from regard.attention.recorder import recorded
 from regard.errors import RegardError
 from regard.layers.experts import Experts
@@ -121,7 +122,8 @@ class Stack(Layers):
             raise RegardError(f"layers={layers}: a stack needs at least 1")
         self.blocks = nn.ModuleList(make() for _ in range(layers))
         self.final = wiring.final(width, norm=norm, epsilon=epsilon)
-        self.repeatable = not any(isinstance(part, Experts) for part in self.blocks.modules())  # they add to the loss
+        # Experts add to the loss, and a Performer counts: neither may be computed twice.
+        self.repeatable = not any(isinstance(part, Experts | Performer) for part in self.blocks.modules())
 
     def forward(
         self,

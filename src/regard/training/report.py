@@ -10,17 +10,12 @@ from importlib import metadata
 from typing import Any
 
 import torch
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
-from regard.data.streams import Batch
 from regard.tasks.base import Score
-from regard.training.learner import Loss
 from regard.training.run import Run
 from regard.version import __version__
 
 PACKAGES = ("torch", "numpy", "tokenizers", "safetensors", "pyarrow", "pydantic", "sacrebleu")
-Shape = tuple[int, ...]
 Report = dict[str, Any]  # report.json
 
 
@@ -77,57 +72,6 @@ def dump(report: Mapping[str, Any]) -> bytes:
 def versions() -> dict[str, str]:
     installed = {name: metadata.version(name) for name in PACKAGES}
     return {"regard": __version__, "python": platform.python_version(), **installed}
-
-
-def flops_per_target(model: nn.Module, task: Loss[Batch], batches: Iterable[Batch]) -> float:
-    """Floating-point operations of learning from one target, forward and backward, measured on these batches.
-
-    Counted are matrix products, convolutions, attention and recurrent layers, a multiplication and an addition as two;
-    not what is done element by element, nor the optimiser. The model keeps its weights and loses its gradients.
-    """
-    device, targets = next(model.parameters()).device, 0
-    counter = FlopCounterMode(display=False, custom_mapping=UNCOUNTED)
-    model.train()
-    with torch.random.fork_rng([]), counter:
-        for batch in batches:
-            task.loss(model, batch.to(device)).backward()
-            targets += batch.targets
-    model.zero_grad()
-    return counter.get_total_flops() / targets
-
-
-def _attention(query: Shape, key: Shape, value: Shape, *_: object, **__: object) -> int:
-    """query (B, H, Q, D), key (B, H, K, D), value (B, H, K, Dv): the scores and the mixture."""
-    return 2 * math.prod(query[:3]) * key[2] * (query[3] + value[3])
-
-
-def _attention_backward(_: Shape, query: Shape, key: Shape, value: Shape, *__: object, **___: object) -> int:
-    """The scores once more, and four products for the gradients of weights, query, key and value."""
-    return 2 * math.prod(query[:3]) * key[2] * (3 * query[3] + 2 * value[3])
-
-
-def _recurrent(x: Shape, input_weight: Shape, hidden_weight: Shape, *_: object, **__: object) -> int:
-    """x (T, B, D), weights (gates · H, D) and (gates · H, H)."""
-    return 2 * math.prod(x[:-1]) * (math.prod(input_weight) + math.prod(hidden_weight))
-
-
-def _recurrent_backward(x: Shape, input_weight: Shape, hidden_weight: Shape, *_: object, **__: object) -> int:
-    return 2 * _recurrent(x, input_weight, hidden_weight)
-
-
-def _added_product(_: Shape, left: Shape, right: Shape, *__: object, **___: object) -> int:
-    """A product that is added in place to a sum: left (N, K), right (K, M)."""
-    return 2 * math.prod(left) * right[1]
-
-
-# kernels that torch does not count by itself: some exist for CPUs alone, one works in place
-UNCOUNTED = {
-    torch.ops.aten.addmm_: _added_product,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
-    torch.ops.aten.mkldnn_rnn_layer: _recurrent,
-    torch.ops.aten.mkldnn_rnn_layer_backward: _recurrent_backward,
-}
 
 
 def _plain(value: Any) -> Any:

@@ -24,6 +24,7 @@ from regard.training.averaging import MovingAverage
 from regard.training.checkpoint import Checkpoints, load_weights, require_fit, to_bytes, weights_of
 from regard.training.config import TrainingConfig
 from regard.training.distribution import Crew
+from regard.training.flops import flops_per_target
 from regard.training.learner import Loss
 from regard.training.loop import Watcher, fit
 from regard.training.progress import Progress
@@ -154,7 +155,7 @@ def _conclude(
         durable.write_file(directory / WEIGHTS, to_bytes(weights_of(run.model), note))
     scores = watchers.judge(run, score) if score else {}
     batches = run.batches.stream(epoch=run.epoch, position=run.position)
-    cost = report.flops_per_target(run.model, task, islice(batches, FLOP_BATCHES))
+    cost = flops_per_target(run.model, task, islice(batches, FLOP_BATCHES))
     title = f"{names['task']} · {names['kind']}"
     picture = curve.draw(run.history, run.validations, objective=run.objective, title=title)
     durable.write_file(directory / CURVE, picture)
