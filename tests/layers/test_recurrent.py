@@ -45,7 +45,7 @@ def numpy_recurrence(cell: str, x: Any, parameters: list[Any], hidden: Any, memo
 
 def like_torch(ours: Recurrent, layers: int, inputs: int, width: int) -> nn.RNNBase:
     """One torch module of all layers, with the weights of ours."""
-    theirs = TORCH[ours.cell](inputs, width, layers, batch_first=True, bidirectional=ours.directions == 2)
+    theirs = TORCH[ours.cell](inputs, width, layers, batch_first=True, bidirectional=ours.directions[0] == 2)
     theirs.load_state_dict(
         {
             name.replace("_l0", f"_l{index}"): value
@@ -166,8 +166,8 @@ def test_the_gates_reconstruct_what_torch_gave(cell: Any, bidirectional: bool, s
     module, x = Recurrent(cell, 3, width=7, layers=2, bidirectional=bidirectional), 3 * torch.randn(4, 11, 3)
     state = random_state(module, 4) if started else None
     gates = gate_weights(module, x, LENGTHS, state)
-    assert len(gates) == 2 * module.directions
-    reconstructed = torch.cat([direction.states() for direction in gates[-module.directions :]], dim=-1)
+    assert len(gates) == sum(module.directions)
+    reconstructed = torch.cat([direction.states() for direction in gates[-module.directions[-1] :]], dim=-1)
     assert_close(reconstructed, module(x, LENGTHS, state)[0], atol=1e-5, rtol=0)
     assert gates[0].weights().shape == (4, 11, 1 + 11, 7)
     assert gates[0].candidates.shape == (4, 11, 7)

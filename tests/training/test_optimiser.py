@@ -39,7 +39,8 @@ def test_weight_decay_of_every_kind_is_on_its_matrices_and_on_no_table(kind, set
     sizes = {name: size for name, size in SMALL.items() if name in models.config_class(kind).model_fields}
     model = models.build(kind, vocabulary=31, **sizes, **settings)
     matrices = {name for name, parameter in model.named_parameters() if parameter.dim() >= 2}
-    tables = {name for name in matrices if re.search(r"(^|\.)(table|segments)(\.|$)", name)}
+    tables = {name for name in matrices if re.search(r"(^|\.)(table|segments|mask)(\.|$)", name)}
+    tables |= {name for name in matrices if re.search(r"parametrizations|position\.(content|distance)$|_bias$", name)}
     assert tables
     assert optimiser.decays(model) == matrices - tables
 
