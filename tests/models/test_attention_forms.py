@@ -106,9 +106,9 @@ def test_a_decoder_of_every_form_steps_as_it_learns(form: str):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["bert", "transformer"])
 def test_padding_changes_nothing(kind: str, form: str):
-    if form == "big_bird":
-        pytest.skip("which blocks are random depends on the number of blocks")
-    model = built(kind, attention=form, **FORMS[form])
+    # Big Bird's random blocks are drawn for the length of the batch, so they are left out here.
+    settings = {**FORMS[form], "random": 0} if form == "big_bird" else FORMS[form]
+    model = built(kind, attention=form, **settings)
     rows, lengths = tokens(2, 12), torch.tensor([12, 7])
     rows[1, 7:] = 0
     read = model.states if kind == "bert" else lambda rows, lengths: model.encode(rows, lengths).states

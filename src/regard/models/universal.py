@@ -15,7 +15,7 @@ B batch  L length  M width
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
@@ -30,6 +30,8 @@ from regard.models.gpt import GPT, GPTConfig
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.special import OWN, Special
 
+PLAIN = {"width", "heads", "hidden", "dropout", "wiring", "activation", "special"}  # keys that a plain model has too
+
 
 class Turns(Settings):
     """The keys that all three have."""
@@ -40,11 +42,14 @@ class Turns(Settings):
     hidden: PositiveInt = 2048  # width of the feed-forward layer
     wiring: Literal["post_norm", "pre_norm"] = "post_norm"
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"
-    tied: bool = True  # output = embedding
     halting: bool = True  # each position stops when it has pondered enough
     threshold: float = Field(default=THRESHOLD, gt=0, lt=1)  # sum of probabilities at which a position halts
     ponder: float = Field(default=PONDER, ge=0)  # weight of the mean number of steps in the loss
     offset: NonNegativeInt = 0  # while learning, positions are counted from a random number up to this
+
+    def one_block(self) -> dict[str, Any]:
+        """The keys of a plain model with one block of these sizes."""
+        return {"layers": 1, **self.model_dump(include=PLAIN)}
 
     def repeated(self, layers: Layers) -> Universal:
         """The first block of a stack, applied again and again."""
@@ -66,6 +71,7 @@ class Turns(Settings):
 
 class UniversalConfig(Turns, ModelConfig):
     kind: Literal["universal"] = "universal"
+    tied: bool = True  # output = target embedding; = source embedding too, where both sides share a vocabulary
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     special: Special = OWN
     vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
@@ -82,18 +88,7 @@ class UniversalTransformer(Transformer):
     """Encoder-decoder with the step protocol."""
 
     def __init__(self, config: UniversalConfig, *, vocabulary: int, target_vocabulary: int | None = None) -> None:
-        plain = TransformerConfig(
-            layers=1,
-            width=config.width,
-            heads=config.heads,
-            hidden=config.hidden,
-            dropout=config.dropout,
-            position="none",
-            wiring=config.wiring,
-            activation=config.activation,
-            tied=config.tied,
-            special=config.special,
-        )
+        plain = TransformerConfig(position="none", tied=config.tied, **config.one_block())
         super().__init__(plain, vocabulary=vocabulary, target_vocabulary=target_vocabulary)
         self.encoder, self.decoder = config.repeated(self.encoder), config.repeated(self.decoder)
         self.alignment = f"decoder.{config.layers - 1}.block.cross"
@@ -127,18 +122,11 @@ class UniversalEncoder(Bert):
 
     def __init__(self, config: UniversalEncoderConfig, *, vocabulary: int) -> None:
         plain = BertConfig(
-            layers=1,
-            width=config.width,
-            heads=config.heads,
-            hidden=config.hidden,
-            dropout=config.dropout,
             segments=config.segments,
-            wiring=config.wiring,
-            activation=config.activation,
             pooler=False,
             next_sentence=False,
             masked_words=config.masked_words,
-            special=config.special,
+            **config.one_block(),
         )
         super().__init__(plain, vocabulary=vocabulary)
         self.embedding.position = None  # the block adds positions before every step
@@ -152,6 +140,7 @@ class UniversalEncoder(Bert):
 
 class UniversalDecoderConfig(Turns, BodyConfig):
     kind: Literal["universal_decoder"] = "universal_decoder"
+    tied: bool = True  # output = embedding
     maximum: PositiveInt = 1024  # tokens learned in one piece, unless data.block is given
     pooling: Literal["last", "mean"] | None = None
 
@@ -166,18 +155,7 @@ class UniversalDecoder(GPT):
     """Causal language model with the step protocol; its source is a prompt to continue."""
 
     def __init__(self, config: UniversalDecoderConfig, *, vocabulary: int) -> None:
-        plain = GPTConfig(
-            layers=1,
-            width=config.width,
-            heads=config.heads,
-            hidden=config.hidden,
-            dropout=config.dropout,
-            position="none",
-            wiring=config.wiring,
-            activation=config.activation,
-            tied=config.tied,
-            special=config.special,
-        )
+        plain = GPTConfig(position="none", tied=config.tied, **config.one_block())
         super().__init__(plain, vocabulary=vocabulary)
         self.layers, self.config = config.layers, config
         self.body = config.repeated(self.body)

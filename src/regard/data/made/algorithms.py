@@ -7,6 +7,7 @@ addition  4 1 + 7      →  4 8           most significant digit first
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from random import Random
 from typing import Self
 
@@ -16,7 +17,7 @@ from regard.checking import Settings
 from regard.errors import RegardError
 
 
-class Digits(Settings):
+class Digits(Settings, ABC):
     """Inputs of `shortest` to `longest` symbols."""
 
     shortest: PositiveInt = 1
@@ -28,9 +29,9 @@ class Digits(Settings):
             raise RegardError(f"shortest = {self.shortest} is more than longest = {self.longest}")
         return self
 
+    @abstractmethod
     def draw(self, random: Random) -> tuple[str, str]:
         """One example: an input and its output."""
-        raise NotImplementedError
 
     def _digits(self, random: Random, length: int) -> str:
         return "".join(random.choices("0123456789", k=length))
