@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from regard.commands.demos import DEFAULT, DEMOS, chosen
 from regard.commands.failures import UsageError, brief, end, explain, prepare_streams, release_streams
-from regard.durable import is_file
 from regard.errors import RegardError
 from regard.version import __version__
 
@@ -86,13 +86,19 @@ def _options(
 
 @app.command()
 def demo(
-    words: Annotated[list[str] | None, typer.Argument(metavar="WORD", help="words to pronounce afterwards")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="the model directory")] = Path("runs/demo"),
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME] [INPUT]…", help=f"{' or '.join(DEMOS)}, and inputs to answer afterwards"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="the model directory; runs/demo or runs/demo-NAME by default")
+    ] = None,
 ) -> None:
-    """Train spelling → pronunciation in about three minutes, score it, show what it looks at."""
-    from regard.commands.demo import run as run_demo
+    """Train spelling → pronunciation, or another embedded example, in minutes; score it and show what it looks at."""
+    from regard.commands.demos import demo as demo_of
 
-    run_demo(words or [], out=out)
+    name, inputs = chosen(words or [])
+    demo_of(name)(inputs, out=out or Path("runs/demo" if name == DEFAULT else f"runs/demo-{name}"))
 
 
 @app.command()
@@ -180,10 +186,6 @@ def run(
     from regard.commands.lines import arriving, typed
     from regard.commands.run import run as run_model
 
-    for file in filter(is_file, text or ()):
-        warnings.warn(
-            f"{file} is answered as a text; for the lines of the file: regard run {model} < {file}", stacklevel=1
-        )
     given = {
         "beam": beam,
         "n_best": n_best if n_best > 1 else None,

@@ -23,7 +23,8 @@ from regard.tasks.base import Codec
 if TYPE_CHECKING:
     from torch import Tensor
 
-RECIPE, WEIGHTS, REPORT, LABELS, CURVE = "recipe.toml", "weights.safetensors", "report.json", "labels.json", "curve.png"
+RECIPE, WEIGHTS, REPORT, CURVE = "recipe.toml", "weights.safetensors", "report.json", "curve.png"
+LABELS, NUMBERS = "labels.json", "numbers.json"
 TOKENIZERS = ("tokenizer.json", "source.json", "target.json")
 CHECKPOINTS = "checkpoints"
 LAYERS = ("layers", "encoder_layers", "decoder_layers")
@@ -181,12 +182,12 @@ class ModelDirectory:
 
     def codec(self, special: Special) -> Codec:
         """What was learned from the data before training."""
-        return Codec(self.tokenizers(special), self._labels())
+        return Codec(self.tokenizers(special), self._labels(), self._numbers())
 
     def write(self, codec: Codec) -> None:
         """Keep a codec; files of an earlier attempt with other settings are removed."""
         files = codec_files(codec)
-        for name in (*TOKENIZERS, LABELS):
+        for name in (*TOKENIZERS, LABELS, NUMBERS):
             if name in files:
                 durable.write_file(self.path / name, files[name])
             else:
@@ -221,16 +222,28 @@ class ModelDirectory:
             raise damaged_weights(path, error) from None
 
     def _labels(self) -> tuple[str, ...]:
-        path = self.path / LABELS
+        found = self._json(LABELS, [])
+        labels = [label for label in found if isinstance(label, str)] if isinstance(found, list) else []
+        if labels != found:
+            raise RegardError(f"{self.path / LABELS} must be a list of texts; copy the model directory again")
+        return tuple(labels)
+
+    def _numbers(self) -> dict[str, JsonValue]:
+        found = self._json(NUMBERS, {})
+        if not isinstance(found, dict):
+            raise RegardError(f"{self.path / NUMBERS} must be an object; copy the model directory again")
+        return found
+
+    def _json(self, name: str, absent: JsonValue) -> JsonValue:
+        """What a JSON file holds; `absent` if there is no such file."""
+        path = self.path / name
         try:
-            found = json.loads(read_bytes(path))
+            found: JsonValue = json.loads(read_bytes(path))
         except FileNotFoundError:
-            return ()
+            return absent
         except (ValueError, RecursionError) as error:
             raise RegardError(f"{path} is damaged ({cut(error)}); copy the model directory again") from None
-        if not isinstance(found, list) or not all(isinstance(label, str) for label in found):
-            raise RegardError(f"{path} must be a list of texts; copy the model directory again")
-        return tuple(found)
+        return found
 
 
 def _changes(trained: Mapping[str, JsonValue], stated: Mapping[str, object], table: str = "model") -> Iterator[str]:
@@ -250,4 +263,5 @@ def codec_files(codec: Codec) -> dict[str, bytes]:
     shared = codec.tokenizers is not None and codec.tokenizers.shared
     names = TOKENIZERS[:1] if shared else TOKENIZERS[1:]
     files = {name: side.json.encode() for name, side in zip(names, sides, strict=False)}
-    return files | ({LABELS: json.dumps(codec.labels, ensure_ascii=False).encode()} if codec.labels else {})
+    kept = {LABELS: list(codec.labels), NUMBERS: dict(codec.numbers)}
+    return files | {name: json.dumps(value, ensure_ascii=False).encode() for name, value in kept.items() if value}

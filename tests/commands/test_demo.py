@@ -2,7 +2,7 @@ import pytest
 from rich.console import Console
 
 import regard
-from regard.commands import demo
+from regard.commands.demos import spelling as demo
 from small_models import QUICK, words, write_pairs
 
 

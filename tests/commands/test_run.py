@@ -46,7 +46,7 @@ def test_the_name_of_a_file_is_a_text_and_how_to_answer_its_lines_is_told(model,
     file = tmp_path / "lines.txt"
     file.write_text("\n".join(TEXTS))
     result = call("run", model, file, TEXTS[0])
-    told = f"regard: {file} is answered as a text; for the lines of the file: regard run {model} < {file}\n"
+    told = f"regard: {file} is answered as a text; for the lines of the file: regard run MODEL < {file}\n"
     assert result.stderr.startswith(told)
     assert len(result.stdout.splitlines()) == 2
 

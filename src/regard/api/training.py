@@ -21,7 +21,7 @@ from regard.api.body import codec_of, completed, start_from
 from regard.api.loading import model_of, path_of
 from regard.api.model import Model
 from regard.data.streams import Batch, Stream
-from regard.directory import LABELS, RECIPE, TOKENIZERS, WEIGHTS, ModelDirectory
+from regard.directory import LABELS, NUMBERS, RECIPE, TOKENIZERS, WEIGHTS, ModelDirectory
 from regard.errors import RegardError, listed
 from regard.interchange.huggingface import Imported
 from regard.recipes import Complete, Recipe, Wish, setting
@@ -81,7 +81,7 @@ def _train(recipe: Complete, body: Imported | None, directory: ModelDirectory, c
     machine.prepare(recipe.training)
     prepared = prepare(recipe, body, directory, crew, begun=begun, console=console)
     _require_same_data(directory, prepared.batches.checksum, begun=begun, crew=crew)
-    needed = [name for name in (RECIPE, *TOKENIZERS, LABELS) if (directory.path / name).exists()]
+    needed = [name for name in (RECIPE, *TOKENIZERS, LABELS, NUMBERS) if (directory.path / name).exists()]
     console.out(prepared.summary)
     report = train_in(
         prepared.module,

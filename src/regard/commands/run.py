@@ -16,11 +16,14 @@ from regard import tasks
 from regard.commands.long_lines import LONGEST, joined, pieces
 from regard.commands.unknown import Unknown
 from regard.directory import ModelDirectory
+from regard.durable import is_file
 from regard.engines.choose import EngineName, without_torch
 from regard.engines.ctranslate2.plans import ComputeType
 from regard.errors import RegardError
 from regard.tasks.base import AnySurface, Codec, Engine, RunOptions
 from regard.tasks.surfaces import NOTHING, TextToTexts
+
+ARGUMENT = "text"  # what errors call an input that was an argument of the command, and not a line
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,7 @@ class _Answering:
         """The lines of a group, up to one that cannot be read; its error is raised later."""
         remaining = self._readable(group)
         while texts := list(islice(remaining, self.together)):
+            self._warn_of_files(texts)
             rows = [] if self.unknown is None else self.unknown.read(texts)
             for place, text in enumerate(texts):
                 line = Line(next(self._numbers), text, [])
@@ -196,6 +200,12 @@ class _Answering:
                 if self.asking.longest is not None and rows and len(rows[place]) > self.asking.longest:
                     line.parts[:] = self._split(line, len(rows[place]), self.asking.longest)
                 yield line
+
+    def _warn_of_files(self, texts: Iterable[str]) -> None:
+        """Say that an argument which names a file is answered as a text, where that is so."""
+        if self.named == ARGUMENT and not self.asking.surface.files:
+            for file in filter(is_file, texts):
+                _tell(f"{file} is answered as a text; for the lines of the file: regard run MODEL < {file}")
 
     def _readable(self, group: Iterable[str]) -> Iterator[str]:
         try:

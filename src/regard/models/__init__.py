@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from regard.models.body import Body
 
 
-Form = Literal["pairs", "causal", "encoder"]
+Form = Literal["pairs", "causal", "encoder", "pictures", "captions", "graphs", "sets", "series"]
 
 
 class Kind(NamedTuple):
     """The module, config and class of a system, by name so that they are imported only when needed, and what it is.
 
     Its form is how it is called: `pairs` reads a source and writes a target, `causal` continues a prompt, `encoder`
-    turns a text into a vector for each token.
+    turns a text into a vector for each token, `pictures` turns a picture into numbers, `captions` writes a text about a
+    picture, `graphs` turns the nodes of a graph into numbers, `sets` a set, and `series` continues series of numbers.
     """
 
     module: str
@@ -102,21 +103,22 @@ def config_class(kind: str) -> type[ModelConfig]:
 def from_config(config: BodyConfig, *, vocabulary: int | None = None) -> Body: ...
 @overload
 def from_config(
-    config: ModelConfig, *, vocabulary: int | None = None, target_vocabulary: int | None = None
+    config: ModelConfig, *, vocabulary: int | None = None, target_vocabulary: int | None = None, **sizes: int
 ) -> nn.Module: ...
 def from_config(
-    config: ModelConfig, *, vocabulary: int | None = None, target_vocabulary: int | None = None
+    config: ModelConfig, *, vocabulary: int | None = None, target_vocabulary: int | None = None, **sizes: int
 ) -> nn.Module:
     """The module that `config` describes; without a target vocabulary both sides share one.
 
     A vocabulary that the config states (its weights are imported) has precedence over the one given. A kind
-    that reads no tokens needs none.
+    that reads no tokens needs none. `sizes` are those that the data decides, such as the channels of pictures.
     """
     stated, stated_target = config.vocabularies()
     if stated is not None:
         vocabulary, target_vocabulary = stated, stated_target
-    sizes = {"vocabulary": vocabulary, "target_vocabulary": target_vocabulary}
-    return _parts(config.kind)[1](config, **{name: size for name, size in sizes.items() if size is not None})
+    texts = {"vocabulary": vocabulary, "target_vocabulary": target_vocabulary}
+    known = {name: size for name, size in texts.items() if size is not None}
+    return _parts(config.kind)[1](config, **known, **sizes)
 
 
 def build(kind: str, *, vocabulary: int = 8000, target_vocabulary: int | None = None, **settings: Any) -> nn.Module:

@@ -65,6 +65,7 @@ def setting(recipe: Complete) -> Setting[DataTable]:
         decoding=recipe.decoding,
         seed=recipe.training.seed,
         batch_tokens=recipe.training.batch_tokens,
+        batch_size=recipe.training.batch_size,
         label_smoothing=recipe.training.label_smoothing,
         r_drop=recipe.training.r_drop,
     )

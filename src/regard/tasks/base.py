@@ -45,6 +45,9 @@ TOGETHER = 1024  # lines answered together: enough to batch by length, few enoug
 OPTIONAL_KEYS = (
     "tokenizer.dropout",
     "tokenizer.shared",
+    "tokenizer",
+    "training.batch_tokens",
+    "training.batch_size",
     "training.label_smoothing",
     "training.r_drop",
     "training.freeze",
@@ -53,7 +56,8 @@ OPTIONAL_KEYS = (
     "model.body",
     "decoding",
 )
-FINE_TUNING = frozenset({"training.freeze", "training.layer_decay", "training.lora", "model.body"})
+TEXTS = frozenset({"tokenizer", "training.batch_tokens"})  # for tasks whose examples are texts
+FINE_TUNING = TEXTS | {"training.freeze", "training.layer_decay", "training.lora", "model.body"}
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,7 @@ class Surface(ABC, Generic[AskedT, AnswerT]):
     answers: ClassVar[str]  # what the answers are, for messages: "labels"
     example: ClassVar[str] = '"a text"'  # what to type after `regard run MODEL`
     options: ClassVar[frozenset[str]] = frozenset()  # the run options that change something
+    files: ClassVar[bool] = False  # whether a line names a file that is to be read
     two_texts: ClassVar[bool] = False  # whether a line may hold two texts, with a tab between them
     together: ClassVar[int] = TOGETHER  # lines answered together
     between: ClassVar[str | None] = None  # the line printed between two answers that may have several lines each
@@ -184,6 +189,7 @@ class Codec:
 
     tokenizers: Tokenizers | None = None
     labels: tuple[str, ...] = ()
+    numbers: Mapping[str, JsonValue] = field(default_factory=dict)  # what was measured, such as the size of pictures
 
     def texts(self) -> Tokenizers:
         """The tokenizers of a task that reads texts."""
@@ -202,6 +208,7 @@ class Setting(Generic[DataT]):
     decoding: DecodingConfig
     seed: int
     batch_tokens: int
+    batch_size: int  # examples in a batch, where they are no texts
     label_smoothing: float = 0.0
     r_drop: float = 0.0
 

@@ -18,6 +18,7 @@ class TrainingConfig(Settings):
     steps: int = Field(10_000, ge=1, le=MOST_STEPS, description="updates to make at most; schedules end here")
     minutes: float | None = Field(None, gt=0, description="wall-clock budget: stop cleanly after this long")
     batch_tokens: int = Field(4096, ge=1, le=10**9, description="target tokens in a batch, padding included")
+    batch_size: int = Field(128, ge=1, le=10**9, description="examples in a batch, where they are no texts")
     accumulate: int = Field(1, ge=1, le=10_000, description="batches whose gradients are summed into one update")
 
     learning_rate: float = Field(0.001, gt=0, description="highest rate; for noam the factor before the formula")

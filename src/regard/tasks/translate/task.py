@@ -32,7 +32,20 @@ from regard.errors import RegardError
 from regard.kernels.r_drop import r_drop_loss
 from regard.kernels.vocabulary_loss import vocabulary_loss
 from regard.models.facts import ModelConfig
-from regard.tasks.base import Codec, Exam, Looking, Objective, RunOptions, Score, Setting, Side, Sight, Task, Work
+from regard.tasks.base import (
+    TEXTS,
+    Codec,
+    Exam,
+    Looking,
+    Objective,
+    RunOptions,
+    Score,
+    Setting,
+    Side,
+    Sight,
+    Task,
+    Work,
+)
 from regard.tasks.counting import counter
 from regard.tasks.modules import AnswersSources, Draws
 from regard.tasks.scores import References, bleu, lexicon_scores, text_scores
@@ -48,9 +61,13 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
     """The task, with the tokenizers of both sides."""
 
     forms = ("pairs",)
-    honours = frozenset(
-        {"tokenizer.dropout", "tokenizer.shared", "training.label_smoothing", "training.r_drop", "decoding"}
-    )
+    honours = TEXTS | {
+        "tokenizer.dropout",
+        "tokenizer.shared",
+        "training.label_smoothing",
+        "training.r_drop",
+        "decoding",
+    }
     defaults: ClassVar = {"training.label_smoothing": 0.1}
     data = PairsData
     surface = TextToTexts()

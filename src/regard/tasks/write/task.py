@@ -36,7 +36,20 @@ from regard.decoding.tree import Tree
 from regard.errors import RegardError
 from regard.kernels.vocabulary_loss import vocabulary_loss
 from regard.models.facts import ModelConfig
-from regard.tasks.base import Codec, Exam, Looking, Objective, RunOptions, Score, Setting, Side, Sight, Task, Work
+from regard.tasks.base import (
+    TEXTS,
+    Codec,
+    Exam,
+    Looking,
+    Objective,
+    RunOptions,
+    Score,
+    Setting,
+    Side,
+    Sight,
+    Task,
+    Work,
+)
 from regard.tasks.counting import counter
 from regard.tasks.modules import Carries, Continues, SaysNext
 from regard.tasks.surfaces import Answer, Prompt
@@ -81,7 +94,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
     """The task. `block` is how many tokens are learned in one piece, `reach` how many a model can look back on."""
 
     forms = ("causal",)
-    honours = frozenset({"training.label_smoothing", "decoding"})
+    honours = TEXTS | {"training.label_smoothing", "decoding"}
     data = WriteData
     surface = Prompt()
     looked_at = 40

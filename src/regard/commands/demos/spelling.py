@@ -1,4 +1,4 @@
-"""`regard demo`: from nothing to a model that pronounces words, its scores, and what it looked at."""
+"""`regard demo spelling`: from nothing to a model that pronounces words, its scores, and what it looked at."""
 
 from __future__ import annotations
 
