@@ -38,7 +38,7 @@ def capture(
     else:
         logits, seen, kept = long.look(module, sight, only=only)
     chosen = [] if sight.names is None else list(sight.chosen or logits.argmax(-1).tolist())
-    sides, text = {"source": sight.source}, ""
+    sides, text = {"source": sight.source, **sight.more}, ""
     if sight.outcome is not None and sight.names is not None:
         sides["target"], text = sight.outcome(chosen)
     if long is None:
@@ -94,7 +94,7 @@ def _maps_together(module: nn.Module, sights: Sequence[Sight]) -> Iterator[Recor
     given = [torch.cat(each) for each in zip(*(sight.given for sight in sights), strict=True)]
     _, seen = watched(module, lambda: sights[0].read(*given), only="*", head=None)
     for row, sight in enumerate(sights):
-        sides = {"source": sight.source}
+        sides = {"source": sight.source, **sight.more}
         if sight.outcome is not None and sight.chosen is not None:
             sides["target"], _ = sight.outcome(sight.chosen)
         maps = maps_of(module, seen, sight, row=row)

@@ -215,8 +215,9 @@ def _map_from_json(stored: Mapping[str, Any]) -> Map:
 
 
 def _side_from_json(stored: Mapping[str, Any]) -> Side:
+    lists = {name: tuple(stored[name]) for name in ("items", "values", "labels") if name in stored}
     edges = tuple((int(i), int(j)) for i, j in stored["edges"]) if "edges" in stored else None
-    return Side(**{**stored, "items": tuple(stored["items"]), "edges": edges})
+    return Side(**{**stored, **lists, "edges": edges})
 
 
 def _answer_to_json(answer: Answer) -> dict[str, Any]:

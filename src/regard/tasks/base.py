@@ -248,6 +248,8 @@ class Side:
     picture: str | None = None
     edges: tuple[tuple[int, int], ...] | None = None
     border: int | None = None  # the first item of the second text, where the items are a pair of texts
+    values: tuple[float, ...] | None = None  # the numbers at the steps of a series
+    labels: tuple[str, ...] | None = None  # the classes of nodes
 
 
 @dataclass(frozen=True)
@@ -275,6 +277,7 @@ class Sight:
     reads_backwards: Callable[[str], bool] = lambda _path: False  # whether the module at a path reads from the end
     beam: Mapping[str, JsonValue] | None = None  # the tree of the search
     notes: tuple[str, ...] = ()  # what the viewer must know, such as that a text was cut
+    more: Mapping[str, Side] = field(default_factory=dict)  # further sides by name, such as coarser grids of a picture
 
 
 class Task(ABC, Generic[DataT, SetT, AskedT, AnswerT, BatchT]):
