@@ -185,15 +185,17 @@ def test_processes_get_equally_many_batches_and_together_every_example_once(
     alone = list(made(size, budget, seed, WHOLE).epoch(epoch))
     streams = [made(size, budget, seed, Share(rank, world)) for rank in range(world)]
     divisible = sum(len(batch.rows) if hasattr(batch, "rows") else len(batch.tokens) for batch in alone)
-    if -(-len(alone) // world) * world > divisible:
+    if divisible < world:
         for stream in streams:
             with pytest.raises(RegardError, match=f"cannot be shared by {world} processes"):
                 next(stream.epoch(epoch))
         return
     shares = [list(stream.epoch(epoch)) for stream in streams]
-    assert {len(share) for share in shares} == {-(-len(alone) // world)}
+    places = [(batch.epoch, batch.position) for batch in shares[0]]
+    assert places == sorted(set(places))
+    assert places[-1] == (epoch, len(alone) - 1)
     for share in shares:
-        assert [(batch.epoch, batch.position) for batch in share] == [(epoch, place) for place in range(len(share))]
+        assert [(batch.epoch, batch.position) for batch in share] == places
         assert all(batch.targets for batch in share)
     together = [example for share in shares for batch in share for example in examples_of(batch)]
     assert len(together) == len(set(together))

@@ -32,14 +32,13 @@ class Shared(Stream[Batch]):
     def __init__(self, share: Share) -> None:
         self.share = share
 
-    def plan(self, epoch: int) -> list[numpy.ndarray]:
+    def plan(self, epoch: int, position: int = 0) -> list[tuple[int, numpy.ndarray]]:
         order = numpy.random.default_rng((5, epoch)).permutation(ROWS)
-        return self.share.of(numpy.split(order, numpy.cumsum(SIZES)[:-1]))
+        return list(self.share.groups(numpy.split(order, numpy.cumsum(SIZES)[:-1]), position))
 
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[Batch]:
-        plan = self.plan(epoch)
-        for place in range(position, len(plan)):
-            symbols = torch.from_numpy(plan[place] * plan[place] % SYMBOLS)
+        for place, rows in self.plan(epoch, position):
+            symbols = torch.from_numpy(rows * rows % SYMBOLS)
             yield Batch(symbols, (3 * symbols + 1) % SYMBOLS, epoch=epoch, position=place)
 
     def in_order(self) -> Iterator[Batch]:
@@ -56,9 +55,10 @@ class Shared(Stream[Batch]):
 class Union(Shared):
     """The batches that all processes learn from at the same time, as one batch each."""
 
-    def plan(self, epoch: int) -> list[numpy.ndarray]:
-        plans = [Shared(Share(rank, WORLD)).plan(epoch) for rank in range(WORLD)]
-        return [numpy.concatenate(together) for together in zip(*plans, strict=True)]
+    def plan(self, epoch: int, position: int = 0) -> list[tuple[int, numpy.ndarray]]:
+        plans = [Shared(Share(rank, WORLD)).plan(epoch, position) for rank in range(WORLD)]
+        together = zip(*plans, strict=True)
+        return [(group[0][0], numpy.concatenate([rows for _, rows in group])) for group in together]
 
 
 class Roomy(Predictor):

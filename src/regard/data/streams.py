@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+import numpy
+
 from regard.data.planning import Rows
 from regard.errors import RegardError
 
@@ -38,7 +40,8 @@ class Batch(Protocol):
 
     @property
     def position(self) -> int:
-        """The number of this batch in its epoch; training resumes after it at `position + 1`."""
+        """The number in its epoch of this batch, or of the last one that a process has at the same time; training
+        resumes after it at `position + 1`."""
 
     def to(self, device: torch.device | str) -> Self:
         """The batch with its tensors on that device."""
@@ -73,22 +76,47 @@ class Share:
         if not 0 <= self.rank < self.world:
             raise ValueError(f"rank={self.rank} is not one of the {self.world} processes; give 0 to {self.world - 1}")
 
-    def of(self, batches: Sequence[Rows]) -> list[Rows]:
-        """The batches of this process: every `world`-th one, from `rank` on.
+    def groups(self, batches: Sequence[Rows], position: int = 0) -> Iterator[tuple[int, Rows]]:
+        """The batches of this process among those from `position` on, each with the position of the last batch that any
+        process has at the same time.
 
-        If the number of batches is not a multiple of `world`, the largest are halved until it is.
+        Positions count the batches of an epoch in one order for all numbers of processes: a run that is resumed by
+        other processes learns from exactly those batches that are left. At the end there may be fewer batches than
+        processes: these are divided, or if they have too few rows, each of the ones before gets one of them.
         """
-        rows = sum(map(len, batches))
-        wanted = -(-len(batches) // self.world) * self.world
-        if wanted > rows:
-            raise RegardError(
-                f"{rows} examples in {len(batches)} batches cannot be shared by {self.world} processes; start fewer"
-            )
-        shared = list(batches)
-        while len(shared) < wanted:
-            largest = max(range(len(shared)), key=lambda number: len(shared[number]))
-            shared[largest : largest + 1] = [shared[largest][::2], shared[largest][1::2]]
-        return shared[self.rank :: self.world]
+        left = list(batches[position:])
+        whole = len(left) // self.world * self.world
+        end = left[whole:]
+        if end and sum(map(len, end)) < self.world:
+            if not whole and not position:
+                raise RegardError(
+                    f"{sum(map(len, end))} examples in {len(end)} batches cannot be shared by {self.world} processes; "
+                    "start fewer"
+                )
+            if whole:
+                whole -= self.world
+                spare = numpy.concatenate(end)
+                end = [
+                    numpy.append(rows, spare[at : at + 1]) for at, rows in enumerate(left[whole : whole + self.world])
+                ]
+        for first in range(0, whole, self.world):
+            yield position + first + self.world - 1, left[first + self.rank]
+        if end:
+            yield position + len(left) - 1, _divided(end, self.world)[self.rank]
+
+
+def _divided(batches: list[Rows], count: int) -> list[Rows]:
+    """The rows of these batches in exactly `count` batches.
+
+    The largest are halved. Where there are fewer rows than `count`, as only a change of the number of processes near
+    the end of an epoch can leave, some are in two batches.
+    """
+    parts = list(batches)
+    while len(parts) < count:
+        number = max(range(len(parts)), key=lambda number: len(parts[number]))
+        largest = parts[number]
+        parts[number : number + 1] = [largest[::2], largest[1::2]] if len(largest) > 1 else [largest, largest]
+    return parts
 
 
 WHOLE = Share()  # for a single process
@@ -102,7 +130,7 @@ class Stream(ABC, Generic[BatchT]):
 
     @abstractmethod
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[BatchT]:
-        """The batches of one epoch for this process, from the one at `position` on."""
+        """The batches of one epoch for this process, from the one at `position` of all processes on."""
 
     @abstractmethod
     def in_order(self) -> Iterator[BatchT]:

@@ -5,7 +5,6 @@ B batch  S longest source  T longest target, both with EOS
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Protocol
 
 import numpy
@@ -123,7 +122,7 @@ class PairStream(Stream[PairBatch]):
         return [str(self.corpus.report), f"  source: {source}", f"  target: {target}"]
 
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[PairBatch]:
-        for place, (planned, rows) in islice(enumerate(self._planned(epoch)), position, None):
+        for place, planned, rows in self._planned(epoch, position):
             batch = _assemble(planned.source, planned.target, rows, self.special)
             yield replace(batch, rows=tuple(planned.rows[rows].tolist()), epoch=epoch, position=place)
 
@@ -133,17 +132,21 @@ class PairStream(Stream[PairBatch]):
         for rows in _longest_first(source.lengths, target.lengths, self.batch_tokens):
             yield _assemble(source, target, rows, self.special)
 
-    def _planned(self, epoch: int) -> Iterator[tuple[Planned, Rows]]:
-        """The batches of this process, each as row numbers in what was planned together."""
+    def _planned(self, epoch: int, position: int) -> Iterator[tuple[int, Planned, Rows]]:
+        """The batches of this process from `position` on, each with its position, as row numbers in what was planned
+        together."""
         generator = numpy.random.default_rng([self.seed, epoch])
         order = generator.permutation(len(self.corpus))
-        size = DRAWN_WINDOW if self.dropout else WINDOW
+        size, before = DRAWN_WINDOW if self.dropout else WINDOW, 0
         for rows in numpy.array_split(order, -(-len(order) // size)):
             planned = self._window(rows, epoch)
             lengths = planned.source.lengths + 1, planned.target.lengths + 1
             batches = sorted(plan(*lengths, budget=self.batch_tokens, generator=generator), key=len)
-            for batch in self.share.of([batches[number] for number in generator.permutation(len(batches))]):
-                yield planned, batch
+            order_of_batches = [batches[number] for number in generator.permutation(len(batches))]
+            if position < before + len(batches):
+                for place, batch in self.share.groups(order_of_batches, max(position - before, 0)):
+                    yield before + place, planned, batch
+            before += len(batches)
 
     def _window(self, rows: Rows, epoch: int) -> Planned:
         source, target = self.corpus.source, self.corpus.target

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import islice
 
 import numpy
 import torch
@@ -79,8 +78,8 @@ class RowStream(Stream[RowBatch]):
         generator = numpy.random.default_rng([self.seed, epoch])
         budget = max(self.batch_tokens, int(self.lengths.max(initial=1)))
         planned = plan(self.lengths, self.lengths, budget=budget, generator=generator)
-        batches = self.share.of([planned[number] for number in generator.permutation(len(planned))])
-        for place, batch in islice(enumerate(batches), position, None):
+        batches = [planned[number] for number in generator.permutation(len(planned))]
+        for place, batch in self.share.groups(batches, position):
             numbers = batch.tolist()
             rows = [self._drawn(number, [self.seed, epoch, number]) for number in numbers]
             yield replace(_assemble(rows, numbers, self.special), epoch=epoch, position=place)

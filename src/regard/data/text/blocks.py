@@ -9,7 +9,6 @@ B blocks  T tokens of a block  C carried tokens
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy
@@ -90,8 +89,8 @@ class BlockStream(Stream[BlockBatch]):
         generator = numpy.random.default_rng([self.seed, epoch])
         plan = cut(len(self.tokens), block=self.block, phase=int(generator.integers(self.block)))
         order = generator.permutation(len(plan.start))
-        batches = self.share.of(numpy.array_split(order, -(-len(order) // self.rows)))
-        for place, blocks in islice(enumerate(batches), position, None):
+        batches = numpy.array_split(order, -(-len(order) // self.rows))
+        for place, blocks in self.share.groups(batches, position):
             yield replace(self._batch(plan.pick(blocks)), epoch=epoch, position=place)
 
     def in_order(self) -> Iterator[BlockBatch]:
