@@ -13,7 +13,7 @@ from torch import Tensor, distributed, multiprocessing, nn
 from torch.nn import functional as F
 from toy_run import SYMBOLS, Batch, Predictor, config
 
-from regard.data.streams import Share, Stream
+from regard.data.streams import Part, Share, Stream
 from regard.training import optimiser
 from regard.training.checkpoint import weights_of
 from regard.training.distribution import Crew
@@ -32,14 +32,14 @@ class Shared(Stream[Batch]):
     def __init__(self, share: Share) -> None:
         self.share = share
 
-    def plan(self, epoch: int, position: int = 0) -> list[tuple[int, numpy.ndarray]]:
+    def plan(self, epoch: int, position: int = 0) -> list[Part]:
         order = numpy.random.default_rng((5, epoch)).permutation(ROWS)
         return list(self.share.groups(numpy.split(order, numpy.cumsum(SIZES)[:-1]), position))
 
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[Batch]:
-        for place, rows in self.plan(epoch, position):
+        for place, rows, idle in self.plan(epoch, position):
             symbols = torch.from_numpy(rows * rows % SYMBOLS)
-            yield Batch(symbols, (3 * symbols + 1) % SYMBOLS, epoch=epoch, position=place)
+            yield Batch(symbols, (3 * symbols + 1) % SYMBOLS, epoch=epoch, position=place, idle=idle)
 
     def in_order(self) -> Iterator[Batch]:
         return self.epoch(0)
@@ -55,10 +55,10 @@ class Shared(Stream[Batch]):
 class Union(Shared):
     """The batches that all processes learn from at the same time, as one batch each."""
 
-    def plan(self, epoch: int, position: int = 0) -> list[tuple[int, numpy.ndarray]]:
+    def plan(self, epoch: int, position: int = 0) -> list[Part]:
         plans = [Shared(Share(rank, WORLD)).plan(epoch, position) for rank in range(WORLD)]
         together = zip(*plans, strict=True)
-        return [(group[0][0], numpy.concatenate([rows for _, rows in group])) for group in together]
+        return [Part(group[0].position, numpy.concatenate([part.rows for part in group])) for group in together]
 
 
 class Roomy(Predictor):

@@ -38,6 +38,7 @@ class Batch:
     following: Tensor
     epoch: int = 0
     position: int = 0
+    idle: bool = False
 
     @property
     def targets(self) -> int:

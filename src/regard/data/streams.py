@@ -1,7 +1,7 @@
 """Batches in a fixed order: the base of the streams of all media.
 
 An epoch is one pass over all examples. A stream belongs to one of `world` processes that learn together: each of them
-gets the same number of batches in an epoch, and every example is in a batch of exactly one of them.
+gets the same number of batches in an epoch, and exactly one of them learns from each example.
 """
 
 from __future__ import annotations
@@ -13,12 +13,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
-
-import numpy
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from regard.data.planning import Rows
-from regard.errors import RegardError
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +40,10 @@ class Batch(Protocol):
         """The number in its epoch of this batch, or of the last one that a process has at the same time; training
         resumes after it at `position + 1`."""
 
+    @property
+    def idle(self) -> bool:
+        """Whether another process learns from these examples: this one only keeps it company."""
+
     def to(self, device: torch.device | str) -> Self:
         """The batch with its tensors on that device."""
 
@@ -53,6 +54,7 @@ class TensorBatch:
 
     epoch: int = field(default=0, kw_only=True)
     position: int = field(default=0, kw_only=True)
+    idle: bool = field(default=False, kw_only=True)
 
     def to(self, device: torch.device | str) -> Self:
         """The batch with its tensors on that device."""
@@ -76,46 +78,40 @@ class Share:
         if not 0 <= self.rank < self.world:
             raise ValueError(f"rank={self.rank} is not one of the {self.world} processes; give 0 to {self.world - 1}")
 
-    def groups(self, batches: Sequence[Rows], position: int = 0) -> Iterator[tuple[int, Rows]]:
-        """The batches of this process among those from `position` on, each with the position of the last batch that any
-        process has at the same time.
+    def groups(self, batches: Sequence[Rows], position: int = 0) -> Iterator[Part]:
+        """The batches of this process among those from `position` on.
 
         Positions count the batches of an epoch in one order for all numbers of processes: a run that is resumed by
-        other processes learns from exactly those batches that are left. At the end there may be fewer batches than
-        processes: these are divided, or if they have too few rows, each of the ones before gets one of them.
+        other processes learns from exactly those batches that are left. If there are fewer batches than processes at
+        the end, these are divided; a process that no row is left for is idle.
         """
         left = list(batches[position:])
         whole = len(left) // self.world * self.world
-        end = left[whole:]
-        if end and sum(map(len, end)) < self.world:
-            if not whole and not position:
-                raise RegardError(
-                    f"{sum(map(len, end))} examples in {len(end)} batches cannot be shared by {self.world} processes; "
-                    "start fewer"
-                )
-            if whole:
-                whole -= self.world
-                spare = numpy.concatenate(end)
-                end = [
-                    numpy.append(rows, spare[at : at + 1]) for at, rows in enumerate(left[whole : whole + self.world])
-                ]
         for first in range(0, whole, self.world):
-            yield position + first + self.world - 1, left[first + self.rank]
-        if end:
-            yield position + len(left) - 1, _divided(end, self.world)[self.rank]
+            yield Part(position + first + self.world - 1, left[first + self.rank])
+        if end := left[whole:]:
+            parts = _divided(end, self.world)
+            mine = parts[self.rank] if self.rank < len(parts) else parts[0]
+            yield Part(position + len(left) - 1, mine, idle=self.rank >= len(parts))
 
 
-def _divided(batches: list[Rows], count: int) -> list[Rows]:
-    """The rows of these batches in exactly `count` batches.
+class Part(NamedTuple):
+    """A batch of one process: the position of the last batch that any process has at the same time, its rows, and
+    whether these belong to another process."""
 
-    The largest are halved. Where there are fewer rows than `count`, as only a change of the number of processes near
-    the end of an epoch can leave, some are in two batches.
-    """
+    position: int
+    rows: Rows
+    idle: bool = False
+
+
+def _divided(batches: list[Rows], most: int) -> list[Rows]:
+    """The rows of these batches in `most` batches, or in one for each row if these are fewer: largest are halved."""
     parts = list(batches)
-    while len(parts) < count:
+    while len(parts) < most:
         number = max(range(len(parts)), key=lambda number: len(parts[number]))
-        largest = parts[number]
-        parts[number : number + 1] = [largest[::2], largest[1::2]] if len(largest) > 1 else [largest, largest]
+        if len(largest := parts[number]) < 2:
+            break
+        parts[number : number + 1] = [largest[::2], largest[1::2]]
     return parts
 
 

@@ -6,6 +6,7 @@ torch.distributed must have been initialised before, as `torchrun` and `init_pro
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -75,3 +76,10 @@ class Crew:
         if self.world == 1:
             return learner
         return nn.parallel.DistributedDataParallel(learner, find_unused_parameters=True)
+
+    @staticmethod
+    def quiet(learner: nn.Module, *, until: bool) -> AbstractContextManager[None]:
+        """Within, gradients are summed here and not exchanged yet, `until` the last batch of a step."""
+        if until or not isinstance(learner, nn.parallel.DistributedDataParallel):
+            return nullcontext()
+        return learner.no_sync()

@@ -40,12 +40,12 @@ def fit(
         group = list(islice(batches, config.accumulate))
         if not group:
             raise RegardError("there is not one batch to train on; look at data.train and its filters")
-        targets = int(crew.total(torch.tensor(sum(batch.targets for batch in group))))
+        targets = int(crew.total(torch.tensor(sum(batch.targets for batch in group if not batch.idle))))
         total = torch.zeros((), device=run.device)
-        for batch in group:
-            with run.autocast():
-                loss = learner(batch.to(run.device))
-            (loss / (targets / crew.world)).backward()  # gradients are averaged over the processes
+        for number, batch in enumerate(group, 1):
+            with run.autocast(), crew.quiet(learner, until=number == len(group)):
+                loss = learner(batch.to(run.device)) * (not batch.idle)
+                (loss / (targets / crew.world)).backward()  # gradients are averaged over the processes
             total += loss.detach()
 
         if config.clip:

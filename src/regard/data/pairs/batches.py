@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.data.bpe_dropout import PairDropout
 from regard.data.pairs.corpus import Corpus, Ids
 from regard.data.planning import Rows, plan
-from regard.data.streams import WHOLE, Share, Stream, TensorBatch
+from regard.data.streams import WHOLE, Part, Share, Stream, TensorBatch
 from regard.special import OWN, Special
 
 WINDOW = 2**18  # rows that are planned at a time
@@ -122,9 +122,9 @@ class PairStream(Stream[PairBatch]):
         return [str(self.corpus.report), f"  source: {source}", f"  target: {target}"]
 
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[PairBatch]:
-        for place, planned, rows in self._planned(epoch, position):
+        for planned, (place, rows, idle) in self._planned(epoch, position):
             batch = _assemble(planned.source, planned.target, rows, self.special)
-            yield replace(batch, rows=tuple(planned.rows[rows].tolist()), epoch=epoch, position=place)
+            yield replace(batch, rows=tuple(planned.rows[rows].tolist()), epoch=epoch, position=place, idle=idle)
 
     def in_order(self) -> Iterator[PairBatch]:
         """Every row once, the longest first, without dropout; `PairBatch.rows` are the row numbers in the corpus."""
@@ -132,9 +132,8 @@ class PairStream(Stream[PairBatch]):
         for rows in _longest_first(source.lengths, target.lengths, self.batch_tokens):
             yield _assemble(source, target, rows, self.special)
 
-    def _planned(self, epoch: int, position: int) -> Iterator[tuple[int, Planned, Rows]]:
-        """The batches of this process from `position` on, each with its position, as row numbers in what was planned
-        together."""
+    def _planned(self, epoch: int, position: int) -> Iterator[tuple[Planned, Part]]:
+        """The batches of this process from `position` on, as row numbers in what was planned together."""
         generator = numpy.random.default_rng([self.seed, epoch])
         order = generator.permutation(len(self.corpus))
         size, before = DRAWN_WINDOW if self.dropout else WINDOW, 0
@@ -144,8 +143,8 @@ class PairStream(Stream[PairBatch]):
             batches = sorted(plan(*lengths, budget=self.batch_tokens, generator=generator), key=len)
             order_of_batches = [batches[number] for number in generator.permutation(len(batches))]
             if position < before + len(batches):
-                for place, batch in self.share.groups(order_of_batches, max(position - before, 0)):
-                    yield before + place, planned, batch
+                for part in self.share.groups(order_of_batches, max(position - before, 0)):
+                    yield planned, part._replace(position=before + part.position)
             before += len(batches)
 
     def _window(self, rows: Rows, epoch: int) -> Planned:

@@ -79,10 +79,10 @@ class RowStream(Stream[RowBatch]):
         budget = max(self.batch_tokens, int(self.lengths.max(initial=1)))
         planned = plan(self.lengths, self.lengths, budget=budget, generator=generator)
         batches = [planned[number] for number in generator.permutation(len(planned))]
-        for place, batch in self.share.groups(batches, position):
+        for place, batch, idle in self.share.groups(batches, position):
             numbers = batch.tolist()
             rows = [self._drawn(number, [self.seed, epoch, number]) for number in numbers]
-            yield replace(_assemble(rows, numbers, self.special), epoch=epoch, position=place)
+            yield replace(_assemble(rows, numbers, self.special), epoch=epoch, position=place, idle=idle)
 
     def in_order(self) -> Iterator[RowBatch]:
         """Every row once, the longest first; the changes of `draw` are the same each time and for every seed."""

@@ -90,8 +90,8 @@ class BlockStream(Stream[BlockBatch]):
         plan = cut(len(self.tokens), block=self.block, phase=int(generator.integers(self.block)))
         order = generator.permutation(len(plan.start))
         batches = numpy.array_split(order, -(-len(order) // self.rows))
-        for place, blocks in self.share.groups(batches, position):
-            yield replace(self._batch(plan.pick(blocks)), epoch=epoch, position=place)
+        for place, blocks, idle in self.share.groups(batches, position):
+            yield replace(self._batch(plan.pick(blocks)), epoch=epoch, position=place, idle=idle)
 
     def in_order(self) -> Iterator[BlockBatch]:
         """Every token once, from the start of the text."""
