@@ -20,7 +20,7 @@ from regard.tasks.base import Task
 SOURCE = Path(regard.__file__).parent
 ROOMS = [
     *("errors", "version", "checking", "special", "durable", "kernels", "attention", "layers", "models", "decoding"),
-    *("data", "tasks", "directory", "training", "interchange", "engines", "look", "serve", "recipes", "api"),
+    *("data", "doctor", "tasks", "directory", "training", "interchange", "engines", "look", "serve", "recipes", "api"),
     *("commands", "cli"),
 ]
 STRANGERS = {"decoding": {"models"}, "data": {"models", "decoding"}}  # what a room does not know, though it is above

@@ -132,6 +132,40 @@ def train(
 
 
 @app.command()
+def check(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="pairs or labelled texts (.tsv, …), or plain text")],
+    target: Annotated[str | None, typer.Option(help="the targets, if DATA holds the sources line by line")] = None,
+    form: Annotated[
+        Literal["pairs", "labels", "text"] | None, typer.Option("--as", help="what DATA holds; found out unless given")
+    ] = None,
+    test: Annotated[str | None, typer.Option(help="test data, whose examples DATA must not have")] = None,
+    test_target: Annotated[str | None, typer.Option(help="its targets, if --test holds the sources")] = None,
+    languages: Annotated[
+        str | None, typer.Option(help="the languages of the texts: en,de; needs the extra regard[check]")
+    ] = None,
+    fix: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="write what is left, mended: a file, or a folder with --target")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="exit with 1 if something is to mend or to drop")] = False,
+    as_json: Json = False,
+) -> None:
+    """Find what is wrong with data, by file and line, before a model learns it; with --fix, write a mended copy."""
+    from regard.commands.check import check as check_data
+
+    clean = check_data(
+        data,
+        target=target,
+        form=form,
+        test=tuple(name for name in (test, test_target) if name is not None),
+        languages=tuple(languages.split(",")) if languages else (),
+        fix=fix,
+        as_json=as_json,
+    )
+    if strict and not clean:
+        raise typer.Exit(1)
+
+
+@app.command()
 def run(
     model: ModelPath,
     text: Annotated[

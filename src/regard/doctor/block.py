@@ -1,0 +1,175 @@
+"""Many examples at once: cells of text, and flags that tell which of them a rule has to look at.
+
+Most texts have nothing that most rules look for. One pass of NumPy over the bytes of a block finds, for each cell,
+which characters occur in it at all, how many characters and words it has, and what repeats; a rule in Python then looks
+only at cells that can have its defect.
+
+n examples   w cells of each
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy
+from numpy.typing import NDArray
+
+# what occurs in a cell
+HIGH = 1 << 0  # a character beyond ASCII
+ODD = 1 << 1  # one that is not a plain letter of most alphabets: a sign, a space, an accent by itself, half a character
+CONTROL = 1 << 2  # a control character
+DIGIT = 1 << 3
+ANGLE = 1 << 4  # < or >
+AMPERSAND = 1 << 5
+AT = 1 << 6
+BACKSLASH = 1 << 7
+ADDRESS = 1 << 8  # :/ or ww
+BRACE = 1 << 9  # any of {}[]=
+PERCENT = 1 << 10
+DOLLAR = 1 << 11
+SPACES = 1 << 12  # two spaces in a row
+SPACED = 1 << 13  # a space before a full stop, a comma or an apostrophe
+RUN = 1 << 14  # the same byte eight times in a row
+STUTTER = 1 << 15  # three words of the same length in a row
+STRETCH = 1 << 16  # sixty bytes without a space
+
+LONG_WORD, LONG_RUN = 60, 8  # bytes
+_TAB, _LINE, _SPACE = 9, 10, 32
+
+
+# first bytes of characters in UTF-8 that are ODD: signs, spaces, accents by themselves, characters of private use, …
+_ODD_BYTES = (0xC2, 0xC6, 0xCB, 0xCC, 0xCD, 0xD9, 0xE0, 0xE1, 0xE2, 0xED, 0xEE, 0xEF, *range(0xF0, 0x100))
+
+
+def _table() -> NDArray[numpy.uint32]:
+    table = numpy.zeros(256, dtype=numpy.uint32)
+    table[128:] |= HIGH
+    table[list(_ODD_BYTES)] |= ODD
+    table[:32] |= CONTROL
+    table[127] |= CONTROL
+    table[[_TAB, _LINE]] = 0
+    marks = {b"0123456789": DIGIT, b"<>": ANGLE, b"&": AMPERSAND, b"@": AT, b"\\": BACKSLASH}
+    marks |= {b"{}[]=": BRACE, b"%": PERCENT, b"$": DOLLAR}
+    for characters, flag in marks.items():
+        table[list(characters)] |= flag
+    return table
+
+
+_FLAGS = _table()
+_LETTER = numpy.zeros(256, dtype=bool)
+_LETTER[[*range(65, 91), *range(97, 123), *range(128, 256)]] = True
+
+
+@dataclass(frozen=True)
+class Block:
+    """Examples with the numbers of their lines. No cell has a tab or a line feed."""
+
+    numbers: Sequence[int]
+    rows: list[list[str]]
+
+    @cached_property
+    def _bytes(self) -> NDArray[numpy.uint8]:
+        text = "\n".join(["\t".join(row) for row in self.rows]) + "\n"
+        return numpy.frombuffer(text.encode(errors="surrogatepass"), dtype=numpy.uint8)
+
+    @cached_property
+    def _ends(self) -> NDArray[numpy.int64]:
+        """Where each cell ends: the place of the tab or line feed after it."""
+        content = self._bytes
+        return numpy.flatnonzero((content == _TAB) | (content == _LINE))
+
+    @cached_property
+    def _starts(self) -> NDArray[numpy.int64]:
+        return numpy.concatenate([[0], self._ends[:-1] + 1])
+
+    def _in_cells(self, values: NDArray[numpy.int64]) -> NDArray[numpy.int64]:
+        return values.reshape(len(self.rows), -1)
+
+    def _sums(self, of: NDArray[numpy.bool_]) -> NDArray[numpy.int64]:
+        """How often something is so in each cell: (bytes,) → (n, w)"""
+        total = numpy.concatenate([[0], numpy.cumsum(of, dtype=numpy.int64)])
+        return self._in_cells(total[self._ends] - total[self._starts])
+
+    @cached_property
+    def characters(self) -> NDArray[numpy.int64]:
+        """(n, w)"""
+        return self._sums((self._bytes & 0xC0) != 0x80)
+
+    @cached_property
+    def words(self) -> NDArray[numpy.int64]:
+        """Groups of characters between spaces: (n, w)"""
+        content = self._bytes
+        begins = content > _SPACE
+        begins[1:] &= content[:-1] <= _SPACE
+        return self._sums(begins)
+
+    @cached_property
+    def letters(self) -> NDArray[numpy.int64]:
+        """Bytes of letters, with every byte beyond ASCII: (n, w)"""
+        return self._sums(_LETTER[self._bytes])
+
+    @cached_property
+    def solid(self) -> NDArray[numpy.int64]:
+        """Bytes that are no spaces: (n, w)"""
+        return self._sums(self._bytes > _SPACE)
+
+    @cached_property
+    def flags(self) -> NDArray[numpy.int64]:
+        """What occurs in each cell: (n, w)"""
+        content = self._bytes
+        marks = _FLAGS[content]
+        space = content == _SPACE
+        after = numpy.concatenate([content[1:], [_LINE]])
+        marks[space & (after == _SPACE)] |= SPACES
+        marks[space & ((after == 46) | (after == 44) | (after == 39))] |= SPACED
+        marks[((content == 58) & (after == 47)) | ((content == 119) & (after == 119))] |= ADDRESS
+        marks[(content == 0xC3) & ((after == 0x82) | (after == 0x83))] |= ODD  # Â and Ã
+        marks[_runs(content == after, LONG_RUN - 1)] |= RUN
+        found = self._in_cells(numpy.bitwise_or.reduceat(marks, self._starts).astype(numpy.int64))
+        self._add_words(found)
+        return found
+
+    def _add_words(self, flags: NDArray[numpy.int64]) -> None:
+        """Set STUTTER and STRETCH, by the lengths of words."""
+        ends = numpy.flatnonzero(self._bytes <= _SPACE)
+        lengths = numpy.diff(ends, prepend=-1) - 1
+        cell = numpy.searchsorted(self._ends, ends)
+        flat = flags.reshape(-1)
+        flat[cell[lengths >= LONG_WORD]] |= STRETCH
+        alike = (lengths[2:] == lengths[1:-1]) & (lengths[1:-1] == lengths[:-2]) & (lengths[2:] > 0)
+        inside = (cell[2:] == cell[:-2]) & alike
+        flat[cell[2:][inside]] |= STUTTER
+
+    @cached_property
+    def edges(self) -> NDArray[numpy.bool_]:
+        """Whether a cell begins or ends with white space: (n, w)"""
+        content, starts, ends = self._bytes, self._starts, self._ends
+        full = ends > starts
+        first, last = content[starts] <= _SPACE, content[numpy.maximum(ends - 1, 0)] <= _SPACE
+        return (full & (first | last)).reshape(len(self.rows), -1)
+
+    def begin_alike(self, count: int) -> NDArray[numpy.bool_]:
+        """Whether the first two cells begin with the same bytes, so many, whatever their case: (n,)"""
+        starts = self._starts.reshape(len(self.rows), -1)
+        places = numpy.minimum(starts[:, :2, None] + numpy.arange(count), len(self._bytes) - 1)  # (n, 2, count)
+        found = self._bytes[places] | 0x20
+        same: NDArray[numpy.bool_] = (found[:, 0] == found[:, 1]).all(1)
+        return same
+
+    def likely(self, needs: int, columns: int) -> Iterator[tuple[int, int]]:
+        """The examples and columns (of the first `columns`) whose cells have at least one of the flags."""
+        rows, cells = numpy.nonzero(self.flags[:, :columns] & needs)
+        return zip(rows.tolist(), cells.tolist(), strict=True)
+
+
+def _runs(same: NDArray[numpy.bool_], length: int) -> NDArray[numpy.bool_]:
+    """Where `length` places in a row are True, at the first of them."""
+    found, have = same.copy(), 1
+    while have < length:
+        step = min(have, length - have)
+        found[:-step] &= found[step:]
+        found[-step:] = False
+        have += step
+    return found

@@ -1,0 +1,140 @@
+"""Files as blocks of examples, whatever is wrong with their bytes: it is reported, and mended where it can be.
+
+A file of pairs or of labelled texts has a tab between its columns, or is CSV, JSONL or Parquet; two files belong
+together line by line; a file of plain text has a text on each line.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, zip_longest
+from typing import Any
+
+from regard.data.files import Column, is_numbered, opened, read_rows
+from regard.doctor.block import Block
+from regard.doctor.report import Report
+from regard.errors import RegardError
+
+TOGETHER = 1 << 14  # examples of a block
+SEPARATORS = {"|||": "|||", ";": "a semicolon", ",": "a comma", "|": "a vertical bar"}
+CHUNK = 1 << 20  # bytes decoded together
+
+Line = tuple[int, str]
+
+
+def lines(name: str, report: Report) -> Iterator[Line]:
+    """Number and text of each line, decoded. Line ends of other systems and wrong bytes are reported and mended."""
+    with opened(name) as file:
+        head = file.peek(4)[:4]
+        if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+            report.found("UTF-16", "a file in UTF-16", "mended", name, 1, "")
+            with io.TextIOWrapper(file, "utf-16", errors="replace", newline="\n") as text:
+                yield from _numbered(text)
+            return
+        number = 1
+        while some := file.readlines(CHUNK):
+            yield from enumerate(_decoded_together(some, name, number, report), number)
+            number += len(some)
+
+
+def _numbered(file: Iterable[str]) -> Iterator[Line]:
+    for number, text in enumerate(file, 1):
+        yield number, text.removesuffix("\n").removesuffix("\r")
+
+
+def _decoded_together(lines: list[bytes], name: str, number: int, report: Report) -> list[str]:
+    """Lines as text, the first of which has this number."""
+    content = b"".join(lines)
+    if b"\r" not in content and not content.startswith(codecs.BOM_UTF8):
+        try:
+            return content.decode().removesuffix("\n").split("\n")
+        except UnicodeDecodeError:
+            pass
+    return [_decoded(raw, name, place, report) for place, raw in enumerate(lines, number)]
+
+
+def _decoded(raw: bytes, name: str, number: int, report: Report) -> str:
+    content = raw.removesuffix(b"\n")
+    if number == 1 and content.startswith(codecs.BOM_UTF8):
+        content = content.removeprefix(codecs.BOM_UTF8)
+        report.found("byte-order mark", "a byte-order mark", "mended", name, number, "")
+    if content.endswith(b"\r"):
+        content = content[:-1]
+        if number == 1:
+            report.found("carriage returns", "line ends of Windows", "mended", name, number, "")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        text = content.decode("cp1252", errors="replace")
+        report.found("encoding", "bytes that are not UTF-8, read as Windows-1252", "mended", name, number, text)
+        return text
+
+
+def tables(
+    name: str, width: int, report: Report, columns: Sequence[Column] | None = None
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows of one file with `width` columns; a row with more or fewer is reported and left out."""
+    if not is_numbered(name) or columns is not None:
+        for number, cells in read_rows(name, columns or list(range(1, width + 1)), numbers=True):
+            yield number, [cell.replace("\t", " ").replace("\n", " ") for cell in cells]
+        return
+    for number, text in lines(name, report):
+        cells = text.split("\t")
+        if len(cells) == width:
+            yield number, cells
+        elif not text.strip():
+            report.examples += 1
+            report.found("empty", "no text", "dropped", name, number, "")
+        elif len(cells) > width:
+            report.examples += 1
+            report.found("columns", f"a line with more than {width} columns", "dropped", name, number, text)
+        else:
+            _refuse_other_separator(name, number, text)
+            report.examples += 1
+            report.found("columns", f"a line with fewer than {width} columns", "dropped", name, number, text)
+
+
+def _refuse_other_separator(name: str, number: int, text: str) -> None:
+    """Refuse a file whose first line has another separator than a tab: all of its lines would be dropped."""
+    if number > 1:
+        return
+    for separator, called in SEPARATORS.items():
+        if text.count(separator) == 1:
+            raise RegardError(
+                f"{name}:1 has {called} where a tab is expected between two columns; replace it by a tab, "
+                "or name the file .csv if it is CSV"
+            )
+
+
+def side_by_side(first: str, second: str, report: Report) -> Iterator[tuple[int, list[str]]]:
+    """The lines of two files that belong together; a tab inside a line is reported and becomes a space."""
+    files = (lines(first, report), lines(second, report))
+    for one, other in zip_longest(*files):
+        if one is None or other is None:
+            return
+        cells = [one[1], other[1]]
+        for name, place in ((first, 0), (second, 1)):
+            if "\t" in cells[place]:
+                report.found("tabs", "a tab inside a text", "mended", name, one[0], cells[place])
+                cells[place] = cells[place].replace("\t", " ")
+        yield one[0], cells
+
+
+def plain(name: str, report: Report) -> Iterator[tuple[int, list[str]]]:
+    """The lines of one file; blank lines separate paragraphs and are left alone."""
+    for number, text in lines(name, report):
+        if not text.strip():
+            continue
+        if "\t" in text:
+            report.found("tabs", "a tab inside a text", "mended", name, number, text)
+        yield number, [text.replace("\t", " ")]
+
+
+def blocks(rows: Iterable[tuple[int, list[str]]]) -> Iterator[Block]:
+    """Rows, many at a time."""
+    remaining: Iterator[Any] = iter(rows)
+    while some := list(islice(remaining, TOGETHER)):
+        numbers, cells = zip(*some, strict=True)
+        yield Block(numbers, list(cells))
