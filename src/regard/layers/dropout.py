@@ -38,3 +38,27 @@ class Dropout(nn.Module):
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
+
+
+class DropPath(nn.Module):
+    """While training, a residual branch is left out for an example with probability p, and divided by 1 − p otherwise.
+
+        y_b = m_b x_b / (1 − p),   m_b ~ Bernoulli(1 − p)                           Huang 2016 (stochastic depth)
+
+    x (B, …) → (B, …): what the branch adds to the residual.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        if not 0.0 <= p < 1.0:
+            raise RegardError(f"drop_path={p} is no share that can be dropped; it must be at least 0 and less than 1")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0.0:
+            return x
+        kept = torch.rand(len(x), *[1] * (x.dim() - 1), device=x.device) >= self.p
+        return x * (kept / (1 - self.p)).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"

@@ -86,6 +86,26 @@ KINDS = {
     "xlnet": Kind(
         "regard.models.xlnet", "XLNetConfig", "XLNet", "encoder that learns to predict words in any order", "encoder"
     ),
+    "swin": Kind(
+        "regard.models.swin", "SwinConfig", "Swin", "attention in windows that shift, on a pyramid", "pictures"
+    ),
+    "non_local": Kind(
+        "regard.models.non_local",
+        "NonLocalConfig",
+        "NonLocalNetwork",
+        "residual convolutional network in which every place looks at all places",
+        "pictures",
+    ),
+    "local_attention": Kind(
+        "regard.models.local_attention",
+        "LocalAttentionConfig",
+        "LocalAttentionNetwork",
+        "residual network with attention over neighbourhoods instead of convolutions",
+        "pictures",
+    ),
+    "glimpse": Kind(
+        "regard.models.glimpse", "GlimpseConfig", "Glimpse", "recurrent network that learns where to look", "pictures"
+    ),
 }
 
 

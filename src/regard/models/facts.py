@@ -121,3 +121,11 @@ class Grid(NamedTuple):
     rows: int
     columns: int
     extra: tuple[str, ...] = ()  # the names of tokens before the places, such as a class token
+
+    def halved(self) -> Grid:
+        """The grid of half as many rows and columns."""
+        return Grid(-(-self.rows // 2), -(-self.columns // 2))
+
+    def name(self, source: Grid) -> str:
+        """The name of these places as a side, beside the places `source` that a picture is first cut into."""
+        return "source" if self == source else f"{self.rows} × {self.columns} places"
