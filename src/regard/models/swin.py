@@ -21,11 +21,11 @@ from torch.nn import functional as F
 
 from regard.errors import RegardError
 from regard.kernels.linear import Linear
-from regard.layers.dropout import Dropout, DropPath
+from regard.layers.dropout import Dropout
 from regard.layers.feed_forward import Activation, FeedForward
 from regard.layers.initial import start_normal
 from regard.layers.windows import WindowAttention
-from regard.layers.wiring import EPSILON
+from regard.layers.wiring import EPSILON, PreNorm, StochasticDepth
 from regard.models.facts import Grid, PictureConfig
 
 Sizes = tuple[PositiveInt, ...]
@@ -41,7 +41,7 @@ class SwinConfig(PictureConfig):
     patch: PositiveInt = 2  # pixels
     window: PositiveInt = 7  # places
     expansion: PositiveFloat = 4.0  # the hidden width of feed-forward layers, in widths
-    drop_path: float = Field(default=0.1, ge=0.0, lt=1.0)  # share of examples for which the last block is left out
+    stochastic_depth: float = Field(default=0.1, ge=0.0, lt=1.0)  # of the last block; less before, 0 in the first
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
     activation: Activation = "gelu"
     bias: bool = True  # of queries, keys and values
@@ -59,21 +59,34 @@ class SwinConfig(PictureConfig):
         return self
 
 
+class Patches(nn.Module):
+    """pictures (B, channels, rows, columns) → a vector for each patch, row by row (B, R·C, M)"""
+
+    def __init__(self, channels: int, *, size: int, width: int, dropout: float) -> None:
+        super().__init__()
+        self.cut = nn.Conv2d(channels, width, size, stride=size)
+        self.norm, self.dropout = nn.LayerNorm(width), Dropout(dropout)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        size, (rows, columns) = self.cut.stride[0], pictures.shape[2:]
+        x = self.cut(F.pad(pictures, (0, -columns % size, 0, -rows % size)))
+        return self.dropout(self.norm(x.flatten(2).transpose(1, 2)))
+
+
 class SwinBlock(nn.Module):
     """x (B, R, C, M) → (B, R, C, M)"""
 
-    def __init__(self, config: SwinConfig, width: int, *, heads: int, shifted: bool, drop_path: float) -> None:
+    def __init__(self, config: SwinConfig, width: int, *, heads: int, shifted: bool, share: float) -> None:
         super().__init__()
-        c = config
-        self.before_attention = nn.LayerNorm(width, eps=c.epsilon)
+        c, wiring = config, StochasticDepth(PreNorm(), share)
         self.attention = WindowAttention(width, heads=heads, window=c.window, shifted=shifted, bias=c.bias)
-        self.before_feed_forward = nn.LayerNorm(width, eps=c.epsilon)
+        self.around_attention = wiring.around(width, dropout=c.dropout, epsilon=c.epsilon)
         self.feed_forward = FeedForward(width, hidden=int(c.expansion * width), activation=c.activation)
-        self.dropout, self.drop_path = Dropout(c.dropout), DropPath(drop_path)
+        self.around_feed_forward = wiring.around(width, dropout=c.dropout, epsilon=c.epsilon)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x + self.drop_path(self.dropout(self.attention(self.before_attention(x))))
-        return x + self.drop_path(self.dropout(self.feed_forward(self.before_feed_forward(x))))
+        x = self.around_attention(x, self.attention)
+        return self.around_feed_forward(x, self.feed_forward)
 
 
 class Merge(nn.Module):
@@ -96,17 +109,15 @@ class Swin(nn.Module):
     def __init__(self, config: SwinConfig, *, channels: int, rows: int, columns: int, outputs: int) -> None:
         super().__init__()
         c = config
-        self.patch, self.ends = c.patch, list(accumulate(c.layers))  # the number of blocks up to the end of each stage
+        self.ends = list(accumulate(c.layers))  # the number of blocks up to the end of each stage
         self.sides = [Grid(-(-rows // c.patch), -(-columns // c.patch))]
         for _ in c.layers[1:]:
             self.sides.append(self.sides[-1].halved())
-        self.embedding = nn.Conv2d(channels, c.width, c.patch, stride=c.patch)
-        self.embedding_norm = nn.LayerNorm(c.width)
-        self.dropout = Dropout(c.dropout)
-        rate = c.drop_path / max(self.ends[-1] - 1, 1)
+        self.embedding = Patches(channels, size=c.patch, width=c.width, dropout=c.dropout)
+        share = c.stochastic_depth / max(self.ends[-1] - 1, 1)
         numbers = [(stage, number) for stage, layers in enumerate(c.layers) for number in range(layers)]
         self.blocks = nn.ModuleList(
-            SwinBlock(c, c.width << stage, heads=c.heads[stage], shifted=number % 2 == 1, drop_path=rate * depth)
+            SwinBlock(c, c.width << stage, heads=c.heads[stage], shifted=number % 2 == 1, share=share * depth)
             for depth, (stage, number) in enumerate(numbers)
         )
         self.merges = nn.ModuleList(Merge(c.width << stage) for stage in range(len(c.layers) - 1))
@@ -116,9 +127,7 @@ class Swin(nn.Module):
         self.alignment = f"blocks.{self.ends[-1] - 1}.attention"
 
     def forward(self, pictures: Tensor) -> Tensor:
-        rows, columns = pictures.shape[2:]
-        x = self.embedding(F.pad(pictures, (0, -columns % self.patch, 0, -rows % self.patch)))
-        x = self.dropout(self.embedding_norm(x.permute(0, 2, 3, 1)))
+        x = self.embedding(pictures).unflatten(1, (self.sides[0].rows, self.sides[0].columns))
         for number, block in enumerate(self.blocks, start=1):
             x = block(x)
             if number in self.ends[:-1]:
