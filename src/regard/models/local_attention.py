@@ -26,7 +26,7 @@ class LocalAttentionConfig(PictureConfig):
 
     kind: Literal["local_attention"] = "local_attention"
     width: PositiveInt = 16  # of the attention of the first stage; there are 4 times as many channels between blocks
-    layers: tuple[PositiveInt, ...] = Field(default=(1, 2, 2), min_length=1)  # blocks of each stage
+    layers: list[PositiveInt] = Field(default=[1, 2, 2], min_length=1)  # blocks of each stage
     heads: PositiveInt = 4
     extent: PositiveInt = 7  # k
     stride: PositiveInt = 2  # pixels from one place of the first stage to the next

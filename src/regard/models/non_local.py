@@ -24,8 +24,8 @@ class NonLocalConfig(PictureConfig):
 
     kind: Literal["non_local"] = "non_local"
     width: PositiveInt = 16  # of the convolutions of the first stage; there are 4 times as many channels between blocks
-    layers: tuple[PositiveInt, ...] = Field(default=(2, 2, 2), min_length=1)  # bottlenecks of each stage
-    look: tuple[PositiveInt, ...] = Field(default=(2, 3), min_length=1)  # stages with a non-local block, from 1
+    layers: list[PositiveInt] = Field(default=[2, 2, 2], min_length=1)  # bottlenecks of each stage
+    look: list[PositiveInt] = Field(default=[2, 3], min_length=1)  # stages with a non-local block, from 1
     score: NonLocalScore = "embedded_gaussian"
     pool: bool = False  # whether keys are the maximum of each 2 × 2 places
     stride: PositiveInt = 1  # pixels from one place of the first stage to the next
@@ -33,7 +33,7 @@ class NonLocalConfig(PictureConfig):
     @model_validator(mode="after")
     def _can_be(self) -> Self:
         if max(self.look) > len(self.layers):
-            raise RegardError(f"look = {list(self.look)}: layers = {list(self.layers)} has {len(self.layers)} stages")
+            raise RegardError(f"look = {self.look}: layers = {self.layers} has {len(self.layers)} stages")
         return self
 
 

@@ -28,7 +28,7 @@ from regard.layers.windows import WindowAttention
 from regard.layers.wiring import EPSILON, PreNorm, StochasticDepth
 from regard.models.facts import Grid, PictureConfig
 
-Sizes = tuple[PositiveInt, ...]
+Sizes = list[PositiveInt]
 
 
 class SwinConfig(PictureConfig):
@@ -36,8 +36,8 @@ class SwinConfig(PictureConfig):
 
     kind: Literal["swin"] = "swin"
     width: PositiveInt = 48  # of the first stage
-    layers: Sizes = Field(default=(2, 2), min_length=1)  # blocks of each stage
-    heads: Sizes = Field(default=(3, 6), min_length=1)  # of each stage
+    layers: Sizes = Field(default=[2, 2], min_length=1)  # blocks of each stage
+    heads: Sizes = Field(default=[3, 6], min_length=1)  # of each stage
     patch: PositiveInt = 2  # pixels
     window: PositiveInt = 7  # places
     expansion: PositiveFloat = 4.0  # the hidden width of feed-forward layers, in widths
@@ -50,9 +50,7 @@ class SwinConfig(PictureConfig):
     @model_validator(mode="after")
     def _can_be(self) -> Self:
         if len(self.layers) != len(self.heads):
-            raise RegardError(
-                f"layers = {list(self.layers)}, heads = {list(self.heads)}: give one number for each stage"
-            )
+            raise RegardError(f"layers = {self.layers}, heads = {self.heads}: give one number for each stage")
         for stage, heads in enumerate(self.heads):
             if (width := self.width << stage) % heads:
                 raise RegardError(f"heads = {heads} of stage {stage + 1} does not divide its width {width}")

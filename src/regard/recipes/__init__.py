@@ -81,6 +81,8 @@ def load(recipe: str | Path, changes: Iterable[str] = (), *, tell: Tell = lambda
         name, changes = fitting, [*own, *changes]
     where, text = _find(name)
     table = _tables(text, where=where)
+    if name in bundled():
+        _drop_other_model(table, changes, tell)
     for change in changes:
         _apply(table, change)
     if name in bundled():
@@ -153,6 +155,22 @@ def _drop_other_data(table: Mapping[str, Any], changes: Iterable[str], tell: Tel
         names = " and ".join(f"data.{key}" for key in left)
         verbs = ("belong", "are") if len(left) > 1 else ("belongs", "is")
         tell(f"{names} of the recipe {verbs[0]} to its own data.train and {verbs[1]} not used; name yours with --set")
+
+
+def _drop_other_model(table: Mapping[str, Any], changes: Iterable[str], tell: Tell) -> None:
+    """Leave out the [model] of a bundled recipe, except its kind, if another kind is asked for."""
+    asked: dict[str, Any] = {}
+    for change in changes:
+        _apply(asked, change)
+    kind, model = asked.get("model", {}).get("kind"), table.get("model")
+    if kind is None or not isinstance(model, dict) or kind == model.get("kind") or len(model) == 1:
+        return
+    tell(
+        f'[model] of the recipe is for kind = "{model.get("kind")}" and is not used; '
+        f"the settings of {kind} are its own unless given with --set"
+    )
+    for key in [key for key in model if key != "kind"]:
+        del model[key]
 
 
 def _model_table(table: Mapping[str, Any], *, where: str) -> dict[str, Any]:

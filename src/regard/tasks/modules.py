@@ -10,6 +10,7 @@ Continues        write: the same for a state that goes from batch to batch while
 Draws            translate: attention that draws at random while it learns
 SeesPictures     see: pictures to numbers
 EmbedsPatches    see: the same, with a vector for each patch, for saliency
+DrawsPlaces      see: the same, drawing at random where to look while it learns
 
 B batch  L length  M width  V vocabulary  C channels  H height in pixels  W width in pixels
 """
@@ -169,3 +170,25 @@ class EmbedsPatches(Protocol):
     """A module that sees pictures, and embeds them as a vector for each item of "source" (B, items, M) first."""
 
     embedding: nn.Module
+
+
+class DrawnPlaces(Protocol):
+    """What came of a pass that drew at random where to look."""
+
+    @property
+    def logits(self) -> Tensor:
+        """(B, outputs)"""
+        ...
+
+    def surrogate(self, losses: Tensor) -> Tensor:
+        """A term of value 0 for Σ losses (B,), whose gradient makes that of the sum an estimate for all draws."""
+        ...
+
+
+@runtime_checkable
+class DrawsPlaces(Protocol):
+    """A module that sees pictures and draws at random where to look, so that its loss needs what was drawn."""
+
+    def drawn(self, pictures: Tensor, /) -> DrawnPlaces:
+        """pictures (B, C, H, W) → the numbers that `forward` returns, and the draws"""
+        ...

@@ -47,7 +47,7 @@ from regard.tasks.base import (
     Work,
 )
 from regard.tasks.counting import counter
-from regard.tasks.modules import EmbedsPatches, SeesPictures
+from regard.tasks.modules import DrawsPlaces, EmbedsPatches, SeesPictures
 from regard.tasks.surfaces import Label, ranked
 
 TOGETHER = 128  # pictures answered together
@@ -230,13 +230,15 @@ class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):
 
     def loss(self, model: nn.Module, batch: PictureBatch, *, plain: bool = False) -> Tensor:
         """The cross-entropy, summed over the pictures."""
-        logits = model(self.prepared(batch.pictures))  # (B, labels)
-        smoothing = 0.0 if plain else self.smoothing
-        losses = [
-            F.cross_entropy(logits, wanted, label_smoothing=smoothing, reduction="none") @ share
+        pictures, smoothing = self.prepared(batch.pictures), 0.0 if plain else self.smoothing
+        drawn = model.drawn(pictures) if isinstance(model, DrawsPlaces) and not plain else None
+        logits = model(pictures) if drawn is None else drawn.logits  # (B, labels)
+        parts = [
+            F.cross_entropy(logits, wanted, label_smoothing=smoothing, reduction="none") * share
             for wanted, share in zip(batch.wanted.unbind(1), batch.shares.unbind(1), strict=True)
         ]
-        return torch.stack(losses).sum()
+        losses = torch.stack(parts).sum(0)  # (B,)
+        return losses.sum() if drawn is None else losses.sum() + drawn.surrogate(losses)
 
     def objective(self, splits: Splits[Pictures]) -> Objective:
         return Objective("accuracy", higher=True)
@@ -327,7 +329,9 @@ def measure(pictures: Pixels) -> tuple[list[float], list[float]]:
 
 
 def side_of(grid: Grid, picture: str, text: str) -> Side:
-    """A grid over a picture, as a side of a record."""
+    """A grid over a picture, as a side of a record; without places, the steps that its tokens are."""
+    if grid.rows * grid.columns == 0:
+        return Side(grid.extra, "steps")
     places = (f"{row + 1}, {column + 1}" for row in range(grid.rows) for column in range(grid.columns))
     return Side((*grid.extra, *places), "patches", text=text, rows=grid.rows, columns=grid.columns, picture=picture)
 

@@ -33,6 +33,7 @@ from regard.interchange.huggingface.marian import MARIAN
 from regard.interchange.huggingface.others import refuse_other_formats, refuse_unsafe_weights
 from regard.interchange.huggingface.pictures import PREPROCESSOR, picture_settings, preprocessor_file, read_numbers
 from regard.interchange.huggingface.roberta import ROBERTA
+from regard.interchange.huggingface.swin import SWIN
 from regard.interchange.huggingface.tensors import WHOLE, longest_axis, plain_names, read_tensors, to_ours, to_theirs
 from regard.interchange.huggingface.tokenizer import read_tokenizers, special_ids, tokenizer_files
 from regard.interchange.huggingface.vit import VIT
@@ -42,7 +43,7 @@ from regard.models.heads import headed
 from regard.special import OWN, Special
 from regard.training.checkpoint import load_weights
 
-ARCHITECTURES = {each.model_type: each for each in (GPT2, BERT, DISTILBERT, ROBERTA, MARIAN, XLNET, VIT)}
+ARCHITECTURES = {each.model_type: each for each in (GPT2, BERT, DISTILBERT, ROBERTA, MARIAN, XLNET, VIT, SWIN)}
 
 
 @dataclass(frozen=True)
