@@ -9,7 +9,7 @@ B batch  C channels  H height  W width
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -301,18 +301,19 @@ class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):
                 self.labels[chosen[0]],
             ),
             names=lambda _at, numbers: [self.labels[number] for number in numbers],
-            chosen=self._forced(look.reference),
+            chosen=self._chosen(look, lambda: read(given)),
             places=(0,) if grids["source"].extra else (),
             more=sides,
         )
 
-    def _forced(self, reference: str | None) -> list[int] | None:
-        """The number of a label that is to be chosen."""
-        if reference is None:
-            return None
-        if reference not in self.labels:
-            raise RegardError(f"reference={reference!r} cannot be chosen here; there are {listed(self.labels)}")
-        return [self.labels.index(reference)]
+    def _chosen(self, look: Looking, read: Callable[[], Tensor]) -> list[int] | None:
+        """The number of a label that is to be chosen; for statistics, which compute no answer, the model's own."""
+        if look.reference is None:
+            with torch.no_grad():
+                return read().argmax(1).tolist() if look.fast else None
+        if look.reference not in self.labels:
+            raise RegardError(f"reference={look.reference!r} cannot be chosen here; there are {listed(self.labels)}")
+        return [self.labels.index(look.reference)]
 
 
 def measure(pictures: Pixels) -> tuple[list[float], list[float]]:

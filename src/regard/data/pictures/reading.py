@@ -13,6 +13,7 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 
@@ -35,7 +36,7 @@ ROTATION = 0x0112  # the number of the EXIF entry
 GREY = ("1", "L", "LA", "La", "I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 DAMAGE = (
     *(OSError, SyntaxError, ValueError, TypeError, IndexError, KeyError, EOFError, RuntimeError, AttributeError),
-    *(struct.error, zlib.error, OverflowError, ZeroDivisionError, Image.DecompressionBombError),
+    *(struct.error, zlib.error, OverflowError, ZeroDivisionError),
 )
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 Source = Path | bytes
@@ -50,9 +51,17 @@ def is_picture(name: str | Path) -> bool:
 def quietly() -> Iterator[None]:
     """Within, Pillow's warnings (of large pictures, odd EXIF data, …) do not reach the user. Not for use in threads:
     put it around them."""
+    _forms()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+@cache
+def _forms() -> tuple[str, ...]:
+    """The forms that this Pillow can read. Its parts are loaded here, before threads begin."""
+    Image.init()
+    return tuple(form for form in FORMS if form in Image.OPEN)
 
 
 def looks_of(source: Source, place: str) -> Looks:
@@ -102,7 +111,7 @@ def _plain(image: Image.Image, place: str, channels: int) -> Image.Image:
 def _opened(source: Source, place: str) -> Iterator[Image.Image]:
     """An opened picture. What is wrong with it, then or while it is decoded, is a RegardError that names it."""
     try:
-        with Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=FORMS) as image:
+        with Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=_forms()) as image:
             if min(image.size) < 1:
                 raise RegardError(f"{place} has no pixels; leave it out")
             if image.width * image.height > LARGEST:
