@@ -46,6 +46,7 @@ LIGHT = [
 ]
 HEAVY = {  # batches hold tensors
     *("data/pairs/batches.py", "data/rows/batches.py", "data/text/blocks.py", "data/text/lanes.py"),
+    *("data/pictures/augment.py", "data/pictures/batches.py"),
 }
 
 # A new public method of Task is one more that every task must implement. Before raising this number, look for a form

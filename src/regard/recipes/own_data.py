@@ -1,4 +1,4 @@
-"""Files of one's own: which recipe fits a data file, and which of its columns is which.
+"""Files of one's own: which recipe fits a data file or a folder, and which of its columns is which.
 
 A bundled recipe with `[data.columns] auto = true` finds its columns in data.train: by a header (or the keys of JSONL,
 the names of Parquet) if it has words that are known, otherwise by position. `regard train my.tsv` chooses the recipe.
@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import mean
 
 from regard.data.files import Column, is_numbered, read_lines, read_object
+from regard.data.pictures.sources import holds_pictures, parts_of
 from regard.errors import RegardError, listed
 
 LOOKED_AT = 2000  # lines at the beginning of a file
@@ -36,6 +37,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
 OPTIONAL = {"pair"}
 RECIPES = {"pairs": ("source", "target"), "tags": ("word", "tag"), "labels": ("text", "label")}
 WRITING = "shakespeare"
+SEEING = "pictures"
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ class Sample:
 
 
 def recipe_for(name: str) -> tuple[str, str]:
-    """The bundled recipe that fits a file, and why."""
+    """The bundled recipe that fits a file or a folder, and why."""
+    if why := holds_pictures(name):
+        return SEEING, why
     sample = look_at(name)
     for recipe, roles in RECIPES.items():
         if found := sample.named(roles):
@@ -101,6 +105,11 @@ def recipe_for(name: str) -> tuple[str, str]:
         many = len(set(sample.values(label)))
         return "labels", f"column {label + 1} has {many} different values in {len(sample.rows):,} lines"
     return "pairs", "it has two columns of text"
+
+
+def entries_for(name: str) -> dict[str, str]:
+    """The entries of [data] that a file or a folder of one's own is, by key."""
+    return parts_of(name) if holds_pictures(name) else {"train": name}
 
 
 def find_columns(entry: object, roles: Sequence[str]) -> tuple[dict[str, Column], str]:

@@ -8,8 +8,11 @@ PredictsInOrder  fill by predicting tokens in an order, each from those before i
 Carries          write: a causal model whose state goes from block to block
 Continues        write: the same for a state that goes from batch to batch while the model learns
 Draws            translate: attention that draws at random while it learns
+SeesPictures     see: pictures to numbers
+EmbedsPatches    see: the same, with a vector for each patch, for saliency
+DrawsPlaces      see: the same, drawing at random where to look while it learns
 
-B batch  L length  M width  V vocabulary
+B batch  L length  M width  V vocabulary  C channels  H height in pixels  W width in pixels
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from regard.decoding.protocol import Model
 from regard.kernels.linear import Linear
 from regard.layers.embedding import Embedding
 from regard.models.choice import Rollout
+from regard.models.facts import Grid
 
 
 class StepModule(Model[Any, Any], Protocol):
@@ -141,4 +145,50 @@ class Draws(Protocol):
 
     def rollout(self, source: Tensor, lengths: Tensor | None, given: Tensor, /) -> Rollout:
         """source (B, S), lengths (B,), given (B, T) from BOS on → what `forward` returns, and the draws."""
+        ...
+
+
+@runtime_checkable
+class SeesPictures(Protocol):
+    """pictures (B, C, H, W) → numbers (B, outputs), such as the logits of labels"""
+
+    alignment: str  # the path of the attention that says most about the answer; "" if there is none
+
+    def __call__(self, pictures: Tensor, /) -> Tensor: ...
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
+    def grids(self) -> Mapping[str, Grid]:
+        """The places of each side: of "source", the patches of a picture, and of coarser sides by name."""
+        ...
+
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at: names of `grids()`."""
+        ...
+
+
+@runtime_checkable
+class EmbedsPatches(Protocol):
+    """A module that sees pictures, and embeds them as a vector for each item of "source" (B, items, M) first."""
+
+    embedding: nn.Module
+
+
+class DrawnPlaces(Protocol):
+    """What came of a pass that drew at random where to look."""
+
+    @property
+    def logits(self) -> Tensor:
+        """(B, outputs)"""
+        ...
+
+    def surrogate(self, losses: Tensor) -> Tensor:
+        """A term of value 0 for Σ losses (B,), whose gradient makes that of the sum an estimate for all draws."""
+        ...
+
+
+@runtime_checkable
+class DrawsPlaces(Protocol):
+    """A module that sees pictures and draws at random where to look, so that its loss needs what was drawn."""
+
+    def drawn(self, pictures: Tensor, /) -> DrawnPlaces:
+        """pictures (B, C, H, W) → the numbers that `forward` returns, and the draws"""
         ...
