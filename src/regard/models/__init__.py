@@ -86,6 +86,9 @@ KINDS = {
     "xlnet": Kind(
         "regard.models.xlnet", "XLNetConfig", "XLNet", "encoder that learns to predict words in any order", "encoder"
     ),
+    "deep_sets": Kind(
+        "regard.models.deep_sets", "DeepSetsConfig", "DeepSets", "sets: Deep Sets and the Set Transformer", "sets"
+    ),
 }
 
 

@@ -42,6 +42,7 @@ TASKS = {
     "answer": Row("regard.tasks.answer:FindAnswer", "a question and a passage to the answer in it"),
     "fill": Row("regard.tasks.fill.task:Fill", "a text with gaps to the words in them"),
     "rank": Row("regard.tasks.rank:Rank", "a query and texts to the texts, best first"),
+    "sets": Row("regard.tasks.sets:JudgeSets", "a set to a label or numbers"),
 }
 
 

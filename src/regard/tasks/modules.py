@@ -8,6 +8,7 @@ PredictsInOrder  fill by predicting tokens in an order, each from those before i
 Carries          write: a causal model whose state goes from block to block
 Continues        write: the same for a state that goes from batch to batch while the model learns
 Draws            translate: attention that draws at random while it learns
+ReadsSets        sets: numbers from the elements of a set, in whatever order
 
 B batch  L length  M width  V vocabulary
 """
@@ -141,4 +142,18 @@ class Draws(Protocol):
 
     def rollout(self, source: Tensor, lengths: Tensor | None, given: Tensor, /) -> Rollout:
         """source (B, S), lengths (B,), given (B, T) from BOS on → what `forward` returns, and the draws."""
+        ...
+
+
+@runtime_checkable
+class ReadsSets(Protocol):
+    """elements (B, N, F) numbers or (B, N) ids, lengths (B,) → (B, outputs)"""
+
+    element: nn.Module  # the elements → (B, N, M)
+    inducing: int  # learned vectors that elements look at each other through; 0 if there are none
+
+    def __call__(self, elements: Tensor, lengths: Tensor, /) -> Tensor: ...
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at: "source" are the elements,
+        "pooled" is the set, "inducing" are the learned vectors."""
         ...
