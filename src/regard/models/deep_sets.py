@@ -38,7 +38,7 @@ class DeepSetsConfig(ModelConfig):
     pooling: Literal["sum", "mean", "max", "attention"] = "max"
     output_layers: PositiveInt = Field(2, description="linear maps of ρ, after pooling")
     heads: PositiveInt = Field(4, description="of every attention")
-    norm: NormOfSets = Field("layer", description="of every attention")
+    norm: NormOfSets = Field("none", description="of every attention")
     dropout: float = Field(0.0, ge=0.0, lt=1.0)
 
     @model_validator(mode="after")
