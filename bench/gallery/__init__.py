@@ -70,7 +70,7 @@ def make(picture: Picture) -> None:
 
 def is_trained(words: list[str]) -> bool:
     """Whether a command trains a model that is there."""
-    return words[1] == "train" and (Path(words[words.index("-o") + 1]) / "report.json").is_file()
+    return words[1] == "train" and (Path(words[words.index("-o") + 1]) / "weights.safetensors").is_file()
 
 
 def run(arguments: list[str]) -> None:
