@@ -32,6 +32,11 @@ WORKS = {
     "families": ("bench.families:main", "RNN, ConvS2S and Transformer of one size: score, cost, path, time, memory"),
     "listops": ("bench.listops:main", "forms of attention on nested lists of digits, beside a bag of words"),
     "check": ("bench.check:main", "examples that `regard check` looks at in a second, and what it finds"),
+    "sets": ("bench.sets:main", "the largest of ten numbers: mean absolute error of each pooling, as published"),
+    "gallery": (
+        "bench.gallery:main",
+        "docs/gallery.md: one picture for each system, from models that learn in seconds",
+    ),
     "kill": ("bench.kill:main", "a run killed at 20 random moments against one left in peace"),
     "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),

@@ -39,6 +39,7 @@ DEFAULTS = {  # width and dropout
     "universal_decoder": (512, 0.1),
     "xlnet": (768, 0.1),
     "vit": (192, 0.1),
+    "deep_sets": (64, 0.0),
 }
 
 

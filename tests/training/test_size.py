@@ -20,6 +20,7 @@ SIZES = {
     "universal_encoder": {"layers": 3, "width": 24, "heads": 2, "hidden": 13},
     "universal_decoder": {"layers": 3, "width": 24, "heads": 2, "hidden": 13},
     "vit": {"layers": 3, "width": 24, "heads": 2, "hidden": 13},
+    "deep_sets": {"layers": 4, "width": 24, "encoder": "isab", "encoder_layers": 3, "output_layers": 5},
 }
 SHARED = tuple(kind for kind in SIZES if kind.startswith("universal"))  # one block, however often it is applied
 

@@ -107,12 +107,15 @@ KINDS = {
     "glimpse": Kind(
         "regard.models.glimpse", "GlimpseConfig", "Glimpse", "recurrent network that learns where to look", "pictures"
     ),
+    "deep_sets": Kind(
+        "regard.models.deep_sets", "DeepSetsConfig", "DeepSets", "sets: Deep Sets and the Set Transformer", "sets"
+    ),
 }
 
-SIZES: dict[
-    Form, dict[str, int]
-] = {  # those that the data decides, by form, and what `build` takes where none are given
+# sizes that the data decides, by form, and what `build` takes where none are given
+SIZES: dict[Form, dict[str, int]] = {
     "pictures": {"channels": 3, "rows": 32, "columns": 32, "outputs": 10},
+    "sets": {"features": 1, "outputs": 1},
 }
 
 

@@ -33,11 +33,13 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     ),
     "pair": ("pair", "text_pair", "text2", "sentence2", "sentence_b", "hypothesis"),
     "label": ("label", "class", "category", "target", "sentiment", "intent", "topic", "polarity", "rating"),
+    "set": ("set", "elements", "items", "bag", "points", "numbers", "values"),
 }
 OPTIONAL = {"pair"}
 RECIPES = {"pairs": ("source", "target"), "tags": ("word", "tag"), "labels": ("text", "label")}
 WRITING = "shakespeare"
 SEEING = "pictures"
+SETS = "sets"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Sample:
     names: list[str]  # of keys, or the cells of the first line, which need not be a header
     stated: bool  # whether the names are certain, as those of keys are
     in_sentences: bool = False  # whether each line holds a word, with a blank line after each sentence
+    lists: tuple[str, ...] = ()  # the columns that hold lists
 
     def find(self, role: str) -> Column | None:
         """The column whose name is known for a role."""
@@ -59,6 +62,14 @@ class Sample:
         found = {role: name for role in roles if (name := self.find(role)) is not None}
         whole = all(role in found for role in roles if role not in OPTIONAL)
         return found if whole and len(set(found.values())) == len(found) else {}
+
+    def a_set(self) -> dict[str, Column]:
+        """The column of lists and that of their label, if each can be told; lists of words with tags are no sets."""
+        known = self.find("set") if self.find("set") in self.lists else None
+        sets = [known] if known is not None else [name for name in self.lists if name != self.find("label")]
+        others = [name for name in self.names if name not in sets]
+        label = self.find("label") if self.find("label") in others else others[0] if len(others) == 1 else None
+        return {"set": sets[0], "label": label} if len(sets) == 1 and label is not None else {}
 
     @property
     def width(self) -> int:
@@ -88,6 +99,8 @@ def recipe_for(name: str) -> tuple[str, str]:
     if why := holds_pictures(name):
         return SEEING, why
     sample = look_at(name)
+    if sample.lists and not sample.named(RECIPES["tags"]) and (found := sample.a_set()):
+        return SETS, f"its column {found['set']!r} holds lists"
     for recipe, roles in RECIPES.items():
         if found := sample.named(roles):
             return recipe, f"it has the columns {' and '.join(map(repr, found.values()))}"
@@ -121,7 +134,7 @@ def find_columns(entry: object, roles: Sequence[str]) -> tuple[dict[str, Column]
     if not isinstance(name, str) or not _is_file(name):
         return {}, ""
     sample = look_at(name)
-    if found := sample.named(roles):
+    if found := sample.a_set() if "set" in roles else sample.named(roles):
         return found, _told(found, "from the header")
     if sample.in_sentences or sample.stated or sample.width < 2:
         return {}, ""  # the defaults of the task, or its error
@@ -151,14 +164,22 @@ def look_at(name: str) -> Sample:
         import pyarrow.parquet  # slow to import
 
         try:
-            return Sample([], pyarrow.parquet.read_schema(Path(name).expanduser()).names, stated=True)
+            schema = pyarrow.parquet.read_schema(Path(name).expanduser())
+            lists = tuple(
+                field.name
+                for field in schema
+                if pyarrow.types.is_nested(field.type) and not pyarrow.types.is_struct(field.type)
+            )
+            return Sample([], schema.names, stated=True, lists=lists)
         except (pyarrow.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
             raise RegardError(f"{name} is not a sound Parquet file ({reason}); fetch or write it again") from None
     lines = [line for _, line in islice(read_lines(name), LOOKED_AT)]
     full = [line for line in lines if line.strip()]
     if not is_numbered(name) and ".jsonl" in name.lower():
-        return Sample([], list(read_object(f"{name}:1", full[0], ("text",))) if full else [], stated=True)
+        first = read_object(f"{name}:1", full[0], ("text",)) if full else {}
+        lists = tuple(key for key, value in first.items() if isinstance(value, list))
+        return Sample([], list(first), stated=True, lists=lists)
     rows = [line.split("\t") for line in full] if is_numbered(name) else _csv_rows(name, full)
     cells = [line.split() for line in full]
     return Sample(rows, rows[0] if rows else [], stated=False, in_sentences=_in_sentences(lines, cells))

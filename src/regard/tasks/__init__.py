@@ -43,6 +43,7 @@ TASKS = {
     "fill": Row("regard.tasks.fill.task:Fill", "a text with gaps to the words in them"),
     "rank": Row("regard.tasks.rank:Rank", "a query and texts to the texts, best first"),
     "see": Row("regard.tasks.see:See", "a picture to a label"),
+    "sets": Row("regard.tasks.sets:JudgeSets", "a set to a label or numbers"),
 }
 
 

@@ -11,6 +11,7 @@ Draws            translate: attention that draws at random while it learns
 SeesPictures     see: pictures to numbers
 EmbedsPatches    see: the same, with a vector for each patch, for saliency
 DrawsPlaces      see: the same, drawing at random where to look while it learns
+ReadsSets        sets: numbers from the elements of a set, in whatever order
 
 B batch  L length  M width  V vocabulary  C channels  H height in pixels  W width in pixels
 """
@@ -191,4 +192,18 @@ class DrawsPlaces(Protocol):
 
     def drawn(self, pictures: Tensor, /) -> DrawnPlaces:
         """pictures (B, C, H, W) → the numbers that `forward` returns, and the draws"""
+        ...
+
+
+@runtime_checkable
+class ReadsSets(Protocol):
+    """elements (B, N, F) numbers or (B, N) ids, lengths (B,) → (B, outputs)"""
+
+    element: nn.Module  # the elements → (B, N, M)
+    inducing: int  # learned vectors that elements look at each other through; 0 if there are none
+
+    def __call__(self, elements: Tensor, lengths: Tensor, /) -> Tensor: ...
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at: "source" are the elements,
+        "pooled" is the set, "inducing" are the learned vectors."""
         ...
