@@ -18,6 +18,7 @@ WORKS = {
     "decode-latency": ("bench.decoding_speed:latency", "answering one sentence at a time, beside three peers"),
     "train-gpt": ("bench.writing_speed:training", "learning, GPT in two sizes: tokens/s beside Hugging Face's GPT-2"),
     "generate": ("bench.writing_speed:generating", "writing with a GPT, 1 and 16 texts at a time, beside `generate`"),
+    "train-vit": ("bench.see:speed", "learning, ViT: pictures/s beside Hugging Face's ViT"),
     "run": ("bench.end_to_end:main", "`regard run` from text to text beside CTranslate2 driven by hand"),
     "startup": ("bench.startup:main", "a cold process to one translated sentence, beside transformers"),
     "memory": ("bench.memory:main", "peak resident memory of learning and of answering, beside peers"),
@@ -47,6 +48,7 @@ WORKS = {
     "conll2003": ("bench.fine_tuning:conll2003", "MiniLM fine-tuned on CoNLL-2003: F1 of names"),
     "squad": ("bench.fine_tuning:squad", "MiniLM fine-tuned on questions of SQuAD: F1 of answers"),
     "same": ("bench.same:main", "every task beside an earlier checkout: the same losses, weights and answers"),
+    "see": ("bench.see:marks", "Fashion-MNIST and CIFAR-10 with 0.28 million parameters: accuracy, time"),
     "tatoeba": ("bench.recipes:tatoeba", "what `regard train pairs` reaches on English-French, untuned"),
 }
 

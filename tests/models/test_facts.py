@@ -40,12 +40,17 @@ DEFAULTS = {  # width and dropout
     "xlnet": (768, 0.1),
     "vit": (192, 0.1),
     "deep_sets": (64, 0.0),
+    "swin": (48, 0.0),
+    "non_local": (16, 0.1),
+    "local_attention": (16, 0.1),
+    "glimpse": (256, 0.0),
 }
 
 
 def settings_of(kind: str, **more: Any) -> dict[str, Any]:
-    sizes: dict[str, Any] = {"layers": 2, "width": 12, "dropout": 0.0}
-    return {**sizes, **({"heads": 3} if "heads" in config_class(kind).model_fields else {}), **more}
+    sizes: dict[str, Any] = {"layers": 2, "width": 12, "dropout": 0.0, "heads": 3}
+    usual = {name: getattr(config_class(kind)(), name) for name in sizes if name in config_class(kind).model_fields}
+    return {**{name: sizes[name] if isinstance(usual[name], int | float) else usual[name] for name in usual}, **more}
 
 
 def tiny(kind: str, **more: Any) -> Any:

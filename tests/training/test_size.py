@@ -21,6 +21,10 @@ SIZES = {
     "universal_decoder": {"layers": 3, "width": 24, "heads": 2, "hidden": 13},
     "vit": {"layers": 3, "width": 24, "heads": 2, "hidden": 13},
     "deep_sets": {"layers": 4, "width": 24, "encoder": "isab", "encoder_layers": 3, "output_layers": 5},
+    "swin": {"layers": [3, 4], "width": 24, "heads": [2, 4]},
+    "non_local": {"layers": [3, 1, 4], "width": 4},
+    "local_attention": {"layers": [3, 1, 4], "width": 8},
+    "glimpse": {"width": 24},
 }
 SHARED = tuple(kind for kind in SIZES if kind.startswith("universal"))  # one block, however often it is applied
 
@@ -49,8 +53,11 @@ def test_sides_of_different_depth_are_counted(sides):
 @pytest.mark.parametrize("kind", models.KINDS)
 @pytest.mark.parametrize("change", [{"layers": 10**9}, {"width": 2 * 10**6}, {"width": 2 * 10**17}])
 def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_built(kind, change):
-    if kind in SHARED and "layers" in change:
+    if (kind in SHARED and "layers" in change) or change.keys() - SIZES[kind].keys():
         return
+    change = {name: size if isinstance(SIZES[kind][name], int) else [2, size, 1] for name, size in change.items()}
+    if kind == "swin" and "layers" in change:
+        change["heads"] = [2, 2, 2]
     with pytest.raises(RegardError, match=r"\[model\] (describes [\d,]+ parameters|has sizes that no tensor can have)"):
         require_room(build, config_of(kind, **change), device=torch.device("cpu"), each=16)
 
