@@ -86,6 +86,13 @@ KINDS = {
     "xlnet": Kind(
         "regard.models.xlnet", "XLNetConfig", "XLNet", "encoder that learns to predict words in any order", "encoder"
     ),
+    "caption": Kind(
+        "regard.models.caption",
+        "CaptionConfig",
+        "captioner",
+        "picture to text, with attention over the picture",
+        "captions",
+    ),
 }
 
 
