@@ -86,6 +86,7 @@ KINDS = {
     "xlnet": Kind(
         "regard.models.xlnet", "XLNetConfig", "XLNet", "encoder that learns to predict words in any order", "encoder"
     ),
+    "vit": Kind("regard.models.vit", "ViTConfig", "ViT", "Transformer over the patches of a picture", "pictures"),
     "caption": Kind(
         "regard.models.caption",
         "CaptionConfig",

@@ -44,6 +44,7 @@ TASKS = {
     "answer": Row("regard.tasks.answer:FindAnswer", "a question and a passage to the answer in it"),
     "fill": Row("regard.tasks.fill.task:Fill", "a text with gaps to the words in them"),
     "rank": Row("regard.tasks.rank:Rank", "a query and texts to the texts, best first"),
+    "see": Row("regard.tasks.see:See", "a picture to a label"),
     "caption": Row("regard.tasks.caption.task:Caption", "a picture to a text about it"),
 }
 

@@ -10,6 +10,7 @@ Carries          write: a causal model whose state goes from block to block
 Continues        write: the same for a state that goes from batch to batch while the model learns
 Draws            translate: attention that draws at random while it learns
 SeesPictures     see: pictures to numbers
+EmbedsPatches    see: the same, with a vector for each patch, for saliency
 
 B batch  L length  M width  V vocabulary  C channels  H height in pixels  W width in pixels
 """
@@ -177,3 +178,10 @@ class SeesPictures(Protocol):
     def looks(self, path: str) -> tuple[str, str]:
         """The side that the attention at a path looks from, and the side it looks at: names of `grids()`."""
         ...
+
+
+@runtime_checkable
+class EmbedsPatches(Protocol):
+    """A module that sees pictures, and embeds them as a vector for each item of "source" (B, items, M) first."""
+
+    embedding: nn.Module

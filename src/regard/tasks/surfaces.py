@@ -3,13 +3,14 @@
 TextsOut      texts out, best first: caption
 TextToTexts   a text in, texts out, best first: translate, transcribe
 Prompt        the beginning of a text in, continuations out: write
+Label         a label with its probability: classify, see
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple
+from typing import Generic, NamedTuple, TypedDict
 
 from pydantic import JsonValue
 
@@ -90,6 +91,19 @@ def _columns(answer: Answer, options: RunOptions) -> list[str]:
     score = [f"{answer.score:.4f}"] if options.scores else []
     words = [] if answer.alignment is None else [" ".join(f"{source}-{target}" for source, target in answer.alignment)]
     return [answer.text.replace("\n", " "), *score, *words]
+
+
+class Label(TypedDict):
+    """A label with its probability."""
+
+    label: str
+    score: float
+
+
+def ranked(labels: Sequence[str], shares: Sequence[float]) -> list[Label]:
+    """Every label with its probability, the most probable first."""
+    pairs = sorted(zip(labels, shares, strict=True), key=lambda pair: -pair[1])
+    return [{"label": label, "score": share} for label, share in pairs]
 
 
 class Texts(NamedTuple):
