@@ -34,6 +34,9 @@ OTHER_WORDS = {
     ("decoding/tree.py", "answer"): "the state of a hypothesis",
     ("look/record.py", "answer"): "a key of the record",
     ("models/long.py", "rank"): "a key of [model]",
+    ("models/__init__.py", "caption"): "a kind",
+    ("models/caption.py", "caption"): "a kind",
+    ("data/captions/examples.py", "caption"): "a column of a file",
 }
 
 # modules that must work in a process without torch; a folder means all modules in it
@@ -46,6 +49,7 @@ LIGHT = [
 ]
 HEAVY = {  # batches hold tensors
     *("data/pairs/batches.py", "data/rows/batches.py", "data/text/blocks.py", "data/text/lanes.py"),
+    *("data/captions/batches.py",),
 }
 
 # A new public method of Task is one more that every task must implement. Before raising this number, look for a form

@@ -38,11 +38,14 @@ DEFAULTS = {  # width and dropout
     "universal_encoder": (512, 0.1),
     "universal_decoder": (512, 0.1),
     "xlnet": (768, 0.1),
+    "caption": (128, 0.1),
 }
 
 
 def settings_of(kind: str, **more: Any) -> dict[str, Any]:
     sizes: dict[str, Any] = {"layers": 2, "width": 12, "dropout": 0.0}
+    if kind == "caption":
+        sizes["decoder"] = "transformer"
     return {**sizes, **({"heads": 3} if "heads" in config_class(kind).model_fields else {}), **more}
 
 

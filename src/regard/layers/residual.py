@@ -12,7 +12,16 @@ from torch.nn import functional as F
 from regard.attention.positions import Sinusoidal
 from regard.kernels.linear import Linear
 
-GROUP = 8  # filters that are normed together
+
+class PlaceNorm(nn.LayerNorm):
+    """The layer norm of each place by itself: (B, F, h, w) → (B, F, h, w)
+
+    A norm over all places would tell every place something about all others, so that a look at the empty ground could
+    say what stands elsewhere.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 class Residual(nn.Module):
@@ -20,7 +29,7 @@ class Residual(nn.Module):
 
     def __init__(self, filters: int) -> None:
         super().__init__()
-        self.norms = nn.ModuleList(_norm(filters) for _ in range(2))
+        self.norms = nn.ModuleList(PlaceNorm(filters) for _ in range(2))
         self.filters = nn.ModuleList(nn.Conv2d(filters, filters, 3, padding=1) for _ in range(2))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -49,13 +58,13 @@ class PictureGrid(nn.Module):
             read = filters << scale
             parts += [Residual(read) for _ in range(blocks)]
         self.parts = nn.Sequential(*parts)
-        self.norm = _norm(read)
+        self.norm = PlaceNorm(read)
         self.project = Linear(read, width)
         self.position = Sinusoidal()
 
     def forward(self, pictures: Tensor) -> Tensor:
-        x = F.relu(self.norm(self.parts(pictures)))  # (B, F, h, w)
-        x = self.project(x.permute(0, 2, 3, 1))  # (B, h, w, M)
+        x = self.parts(pictures.contiguous(memory_format=torch.channels_last))  # (B, F, h, w)
+        x = self.project(F.relu(self.norm(x)).permute(0, 2, 3, 1))  # (B, h, w, M)
         _, rows, columns, width = x.shape
         down = self._waves(x, rows, width // 2).unsqueeze(1).expand(-1, columns, -1)
         across = self._waves(x, columns, width - width // 2).expand(rows, -1, -1)
@@ -65,7 +74,3 @@ class PictureGrid(nn.Module):
         """The sines of the first positions: (size, width)"""
         at = torch.arange(size, device=x.device)
         return self.position.on_input(x.new_zeros(1, size, width), at)[0]
-
-
-def _norm(filters: int) -> nn.GroupNorm:
-    return nn.GroupNorm(max(filters // GROUP, 1), filters)
