@@ -100,7 +100,7 @@ def test_neighbourhoods_that_overlap_have_no_borders():
 
 
 def test_the_largest_weight_is_not_covered_and_arrows_lead_to_the_strongest():
-    panel = Panel("", torch.tensor([[0.4, 0.1], [0.2, 0.3]]), start=(0, 0))
+    panel = Panel("", torch.tensor([[0.4, 0.1], [0.2, 0.3]]), start=(0.0, 0.0, 0.5, 0.5))
     assert panel.cover() == pytest.approx(0.88 * (1 - np.array([[1, 0.25], [0.5, 0.75]])))
     assert [place for place, _ in panel.strongest()] == [(1, 1), (1, 0), (0, 1)]
     assert panel.focus() == pytest.approx((1.0, 0.9))

@@ -32,6 +32,7 @@ LARGEST = 1024  # pixels of a side of the picture
 T = TypeVar("T")
 Pixels = NDArray[numpy.uint8]  # (height, width, 3)
 Place = tuple[int, int]  # row, column
+Box = tuple[float, float, float, float]  # top, left, height and width, in heights and widths of the picture
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Panel:
 
     name: str
     weights: Tensor  # (r, c)
-    start: Place | None = None  # the patch that looks, in a grid of the same size
+    start: Box | None = None  # the patch that looks
     windows: tuple[Tensor, Tensor] | None = None  # whether a border is right of (r, c-1) and below (r-1, c) a patch
 
     @property
@@ -64,18 +65,19 @@ class Panel:
 
     def strongest(self) -> list[tuple[Place, float]]:
         """The other patches with the largest weights, the strongest first."""
-        columns = self.weights.shape[1]
+        rows, columns = self.weights.shape
         order = self.weights.flatten().argsort(descending=True, stable=True).tolist()
-        places = [(number // columns, number % columns) for number in order]
-        found = [(place, float(self.weights[place])) for place in places if place != self.start]
+        places = [divmod(number, columns) for number in order]
+        found = [(place, float(self.weights[place])) for place in places if _box(place, rows, columns) != self.start]
         return [(place, weight) for place, weight in found if weight > 0][:STRONGEST]
 
 
 def panels(record: Record) -> tuple[list[Panel], str]:
     """The panels of a record whose main map looks at patches, and what they show, in words.
 
-    Where words or glimpses look, each has a panel. Where patches look at patches, each layer has one: of the class
-    token, or of the patch that is looked at most.
+    Where words or glimpses look, each has a panel; a single one, such as a label that pools, also has one of what
+    reaches it through the layers below. Where patches look at patches, each layer has one: of the class token, or of
+    the patch that is looked at most.
     """
     chosen = main_map(record)
     if record.sides[chosen.query].kind != "patches":
@@ -137,7 +139,12 @@ def _of_queries(record: Record, chosen: Map) -> tuple[list[Panel], str]:
     weights, side = chosen.weights.mean(0), record.sides[chosen.key]
     names = record.sides[chosen.query].items
     some, left = _few(range(len(weights)), MOST)
-    return [_from_row(names[row], weights[row], side) for row in some], f"what each item looks at{_heads(chosen)}{left}"
+    found = [_from_row(names[row], weights[row], side) for row in some]
+    below = rollout([each for each in record.maps if each.query == each.key == chosen.key])
+    if len(weights) == 1 and below is not None:
+        found.append(_from_row("rollout", weights[0] @ below, side))
+    who = printable(names[0]) if len(weights) == 1 else "each item"
+    return found, f"what {who} looks at{_heads(chosen)}{left}"
 
 
 def _of_map(record: Record, each: Map) -> Panel:
@@ -147,11 +154,12 @@ def _of_map(record: Record, each: Map) -> Panel:
     before = _before(looking, len(weights))
     if before > 0:
         return _from_row(name, weights[0], side)
-    columns = looking.columns or 1
-    own = int(weights.mean(0).argmax()) if each.query == each.key else len(weights) // 2
-    between = windows(weights, side.rows or 1, side.columns or 1) if each.query == each.key else None
-    start = (own // columns, own % columns) if each.query == each.key else None
-    return _from_row(name, weights[own], side, start=start, between=between)
+    rows, columns, down, across = looking.rows or 1, looking.columns or 1, side.rows or 1, side.columns or 1
+    row, column = divmod(int(weights[:, _before(side, weights.shape[1]) :].mean(0).argmax()), across)
+    place = row * rows // down, column * columns // across  # the same place in the grid of the patches that look
+    between = windows(weights, rows, columns) if each.query == each.key else None
+    start = _box(place, rows, columns)
+    return _from_row(name, weights[place[0] * columns + place[1]], side, start=start, between=between)
 
 
 def _from_row(
@@ -159,11 +167,15 @@ def _from_row(
     row: Tensor,
     side: Side,
     *,
-    start: Place | None = None,
+    start: Box | None = None,
     between: tuple[Tensor, Tensor] | None = None,
 ) -> Panel:
     rows, columns = side.rows or 1, side.columns or 1
     return Panel(name, row[_before(side, len(row)) :].view(rows, columns), start, between)
+
+
+def _box(place: Place, rows: int, columns: int) -> Box:
+    return place[0] / rows, place[1] / columns, 1 / rows, 1 / columns
 
 
 def _heads(chosen: Map) -> str:

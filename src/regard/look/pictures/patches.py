@@ -80,9 +80,9 @@ def _light(axis: Axes, panel: Panel, wide: int, high: int) -> None:
         for row, column in below.nonzero().tolist():
             axis.plot([column * across, (column + 1) * across], [(row + 1) * down] * 2, color=INK, linewidth=0.8)
     if panel.start is not None:
-        row, column = panel.start
-        middle = ((column + 0.5) * across, (row + 0.5) * down)
-        axis.add_patch(Rectangle((column * across, row * down), across, down, fill=False, edgecolor=ACCENT))
+        top, left, height, width = (share * size for share, size in zip(panel.start, (high, wide) * 2, strict=True))
+        middle = left + width / 2, top + height / 2
+        axis.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor=ACCENT))
         strongest = panel.strongest()
         for (to_row, to_column), weight in strongest:
             end = ((to_column + 0.5) * across, (to_row + 0.5) * down)
