@@ -9,7 +9,6 @@ from rich.console import Console
 
 from regard.api.model import Model
 from regard.api.training import train
-from regard.look.looked import draw_words
 
 SHOWN = 4  # held-out pictures that are described, if none are given
 
@@ -28,13 +27,12 @@ def run(pictures: Sequence[str], *, out: Path, show: Console | None = None) -> M
     asked = list(pictures) or list(model.task.lines(model.examples()))[:SHOWN]
     for name, caption in zip(asked, model([*asked]), strict=True):
         console.print(f"  {name}\n    [bold]{caption}[/]", highlight=False)
-    records = [model.look(name) for name in asked]
-    picture, page = out / "looked.png", out / "look.html"
-    draw_words(records, picture)
-    records[0].save(page)
+    record, picture, page = model.look(asked[0]), out / "looked.png", out / "look.html"
+    record.save(picture)
+    record.save(page)
     console.print(
-        f"\n[bold]{picture}[/] shows each picture and where each word looked, [bold]{page}[/] the first of them word by "
-        f"word.\nThe model is in [bold]{out}[/]. Try next:\n"
+        f"\nwhere each word of the first caption looked: [bold]{picture}[/], and as a page [bold]{page}[/].\n"
+        f"The model is in [bold]{out}[/]. Try next:\n"
         f'  regard run {out} "scene:red circle 14 20 11, blue square 37 24 6"       another scene\n'
         f"  regard look {out}                                                 a page for any picture\n"
         "  regard train captions --set model.choice=hard                      one place at a time\n"
