@@ -132,7 +132,7 @@ def test_the_penalty_of_uneven_looking_is_its_equation() -> None:
 def test_a_place_knows_its_surroundings_alone() -> None:
     """What stands far away changes nothing there, so that only a look at a thing can tell what it is."""
     torch.manual_seed(0)
-    grid = PictureGrid(3, width=16, filters=8, stride=4, blocks=1).double()
+    grid = PictureGrid(3, width=16, filters=8, blocks=[1, 1]).double()
     picture = torch.randn(1, 3, 64, 64, dtype=torch.float64)
     other = picture.clone()
     other[..., :4, :4] += 5.0
@@ -143,7 +143,7 @@ def test_a_place_knows_its_surroundings_alone() -> None:
 
 
 def test_places_know_their_row_and_column() -> None:
-    grid = PictureGrid(1, width=7, filters=8, stride=2, blocks=1)
+    grid = PictureGrid(1, width=7, filters=8, blocks=[1])
     found = grid(torch.zeros(1, 1, 24, 20))[0].view(12, 10, 7)
     assert_close(found[5, 3:7, :3], found[5, 3, :3].expand(4, -1))  # the first features are those of the row
     assert_close(found[4:8, 5, 3:], found[4, 5, 3:].expand(4, -1))
@@ -278,5 +278,7 @@ def test_settings_that_do_not_fit_together_are_refused() -> None:
                    for name, text in given.items()}  # fmt: skip
         with pytest.raises(RegardError, match=told):
             build("caption", **numbers)
+    with pytest.raises(RegardError, match="stride=4 has 2 scales; give one for each"):
+        build("caption", blocks=[1, 1, 1])
     with pytest.raises(RegardError, match="cannot be divided into places of 4 by 4"):
         from_config(CaptionConfig(), vocabulary=9, channels=1, rows=10, columns=8)

@@ -5,6 +5,8 @@ B batch  C channels  H, W height and width in pixels  s pixels of a place, down 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -44,19 +46,20 @@ class PictureGrid(nn.Module):
 
         a_i = W relu(norm(f(picture)_i)) + P_i
 
-    pictures (B, C, H, W) → (B, H/s · W/s, M), row by row.   f halves the picture until a place has s = `stride` pixels,
-    each time with filters of 4 × 4 pixels, so that a vector belongs to the middle of its place, and with `blocks`
-    residual blocks; the number of filters doubles each time. P_i are sines of the row (first half) and of the column.
+    pictures (B, C, H, W) → (B, H/s · W/s, M), row by row.   f halves the picture as often as `blocks` has numbers, so
+    that s = 2, 4, 8 …: each time with filters of 4 × 4 pixels, by which a vector belongs to the middle of its place,
+    and then with so many residual blocks. The number of filters doubles each time. P_i are sines of the row (first half
+    of the features) and of the column.
     """
 
-    def __init__(self, channels: int, *, width: int, filters: int, stride: int, blocks: int) -> None:
+    def __init__(self, channels: int, *, width: int, filters: int, blocks: Sequence[int]) -> None:
         super().__init__()
         parts: list[nn.Module] = []
         read = channels
-        for scale in range(stride.bit_length() - 1):
+        for scale, count in enumerate(blocks):
             parts.append(nn.Conv2d(read, filters << scale, 4, stride=2, padding=1))
             read = filters << scale
-            parts += [Residual(read) for _ in range(blocks)]
+            parts += [Residual(read) for _ in range(count)]
         self.parts = nn.Sequential(*parts)
         self.norm = PlaceNorm(read)
         self.project = Linear(read, width)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Literal, Self
 
 import torch
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from regard.attention import MultiHead, scores
@@ -54,7 +54,7 @@ class CaptionConfig(ModelConfig):
     width: PositiveInt = 128  # of the places and of the decoder
     stride: PositiveInt = 4  # pixels of a place, down and across: 2, 4, 8, 16 …
     filters: PositiveInt = 32  # of the first convolution; each next scale has twice as many
-    blocks: PositiveInt = 1  # residual blocks at each scale
+    blocks: NonNegativeInt | list[NonNegativeInt] = 1  # residual blocks at each scale, or at the first, the second, …
     dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
     score: ScoreName | None = None  # decoder = "rnn": additive
     choice: Literal["soft", "hard"] | None = None  # decoder = "rnn": soft
@@ -66,6 +66,10 @@ class CaptionConfig(ModelConfig):
     def _fits_together(self) -> Self:
         if self.stride < 2 or self.stride & (self.stride - 1):
             raise RegardError(f"stride={self.stride} must be 2, 4, 8 or another power of two: each scale halves")
+        if isinstance(self.blocks, list) and len(self.blocks) != self._scales:
+            raise RegardError(
+                f"blocks={self.blocks}: stride={self.stride} has {self._scales} scales; give one for each"
+            )
         owner, others = ("rnn", TRANSFORMER) if self.decoder == "rnn" else ("transformer", RNN)
         for name in others:
             if getattr(self, name) is not None:
@@ -75,6 +79,15 @@ class CaptionConfig(ModelConfig):
         if self.score == "location":
             raise RegardError("score='location' does not see the picture; choose another score")
         return self
+
+    @property
+    def _scales(self) -> int:
+        """How often the picture is halved."""
+        return self.stride.bit_length() - 1
+
+    def residual_blocks(self) -> list[int]:
+        """How many there are at each scale."""
+        return self.blocks if isinstance(self.blocks, list) else [self.blocks] * self._scales
 
 
 class _Captioner(nn.Module):
@@ -95,7 +108,8 @@ class _Captioner(nn.Module):
                 "data.size as a multiple of model.stride"
             )
         self.grid = Grid(rows // stride, columns // stride)
-        self.encoder = PictureGrid(channels, width=width, filters=config.filters, stride=stride, blocks=config.blocks)
+        blocks = config.residual_blocks()
+        self.encoder = PictureGrid(channels, width=width, filters=config.filters, blocks=blocks)
         recurrent = config.decoder == "rnn"
         self.target = Embedding(vocabulary, width, dropout=config.dropout, position=None if recurrent else Sinusoidal())
         self.output = Linear(width, vocabulary)

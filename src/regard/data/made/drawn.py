@@ -34,7 +34,7 @@ COLOURS = {
     "purple": (146, 74, 178),
     "black": (42, 42, 46),
 }
-RADII = {1: [(6, 14)], 2: [(9, 12), (5, 7)], 3: [(11, 12), (8, 9), (5, 6)]}  # of the largest object, the next, …
+RADII = {1: [(6, 14)], 2: [(10, 12), (6, 8)], 3: [(11, 12), (8, 9), (5, 6)]}  # of the largest object, the next, …
 GAP = 2  # pixels between two objects, and between an object and the edge, at least
 CLEAR = 6  # pixels by which one of the two distances exceeds the other
 PLACES = 20  # tries to find a place for an object
