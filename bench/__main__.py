@@ -38,6 +38,7 @@ WORKS = {
         "bench.gallery:main",
         "docs/gallery.md: one picture for each system, from models that learn in seconds",
     ),
+    "captions": ("bench.captions:main", "captions of drawn pictures: soft and hard attention, and a Transformer"),
     "kill": ("bench.kill:main", "a run killed at 20 random moments against one left in peace"),
     "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),

@@ -36,6 +36,9 @@ OTHER_WORDS = {
     ("models/long.py", "rank"): "a key of [model]",
     ("recipes/own_data.py", "sets"): "a bundled recipe",
     ("models/__init__.py", "sets"): "a form of models",
+    ("models/__init__.py", "caption"): "a kind",
+    ("models/caption.py", "caption"): "a kind",
+    ("data/captions/examples.py", "caption"): "a column of a file",
 }
 
 # modules that must work in a process without torch; a folder means all modules in it
@@ -50,6 +53,7 @@ HEAVY = {  # batches hold tensors
     *("data/pairs/batches.py", "data/rows/batches.py", "data/text/blocks.py", "data/text/lanes.py"),
     *("data/pictures/augment.py", "data/pictures/batches.py"),
     "data/sets/batches.py",
+    *("data/captions/batches.py",),
 }
 
 # A new public method of Task is one more that every task must implement. Before raising this number, look for a form

@@ -56,6 +56,7 @@ ANSWERS: dict[str, object] = {  # one answer of each task, with every key that i
     "rank": [{"text": "a cat", "score": 0.5, "index": 0}],
     "see": [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}],
     "sets": [99.5],
+    "caption": TEXTS,
 }
 
 

@@ -44,6 +44,7 @@ DEFAULTS = {  # width and dropout
     "non_local": (16, 0.1),
     "local_attention": (16, 0.1),
     "glimpse": (256, 0.0),
+    "caption": (128, 0.1),
 }
 
 

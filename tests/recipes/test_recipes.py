@@ -168,7 +168,8 @@ def test_a_key_that_a_task_does_not_use_is_refused(task: str, key: str):
     recipes.parse(text, where="test").refuse_ignored()
     if key == "model.body" and "body" not in models.config_class(kind).model_fields:
         return
-    changed = recipes.parse(text, where="test", changes=[CHANGED[key]])
+    pieces = ["tokenizer.kind=bpe"] if (task, key) == ("caption", "tokenizer.dropout") else []  # words have none
+    changed = recipes.parse(text, where="test", changes=[CHANGED[key], *pieces])
     if key in tasks.task(task).honours:
         changed.refuse_ignored()
     else:

@@ -11,6 +11,7 @@ SIZES = {
     "seq2seq": {"layers": 4, "width": 14},
     "conv_seq2seq": {"layers": 5, "width": 14, "maximum": 11},
     "rnn": {"layers": 3, "width": 22},
+    "caption": {"layers": 3, "width": 22},
     "transformer_xl": {"layers": 3, "width": 24, "heads": 2},
     "gpt": {"layers": 7, "width": 24, "heads": 2, "maximum": 11},
     "bert": {"layers": 5, "width": 24, "heads": 2, "maximum": 11},

@@ -110,6 +110,13 @@ KINDS = {
     "deep_sets": Kind(
         "regard.models.deep_sets", "DeepSetsConfig", "DeepSets", "sets: Deep Sets and the Set Transformer", "sets"
     ),
+    "caption": Kind(
+        "regard.models.caption",
+        "CaptionConfig",
+        "captioner",
+        "picture to text, with attention over the picture",
+        "captions",
+    ),
 }
 
 # sizes that the data decides, by form, and what `build` takes where none are given

@@ -249,6 +249,8 @@ class Side:
     edges: tuple[tuple[int, int], ...] | None = None
     border: int | None = None  # the first item of the second text, where the items are a pair of texts
     values: tuple[float, ...] | None = None  # the numbers at the steps of a series
+    # intervals around the values: (level such as 0.8, lowest at each step, highest at each step)
+    bands: tuple[tuple[float, tuple[float, ...], tuple[float, ...]], ...] | None = None
     labels: tuple[str, ...] | None = None  # the classes of nodes
 
 

@@ -1,6 +1,7 @@
 """What tasks ask of a module beyond `forward`. A kind that offers a protocol can do the tasks that ask for it.
 
 AnswersSources   translate: an encoder-decoder on the step protocol
+Describes        caption: the same for pictures
 SaysNext         write: a causal language model on the step protocol
 FillsGaps        fill by masking: an encoder with a head that says words
 ReadsBothWays    fill by two language models, one each way
@@ -41,13 +42,28 @@ class StepModule(Model[Any, Any], Protocol):
         ...
 
 
+class Says(StepModule, Protocol):
+    """A module that says a text about a source: source, lengths (B,), given (B, T) → hidden (B, T, M)"""
+
+    def __call__(self, source: Tensor, lengths: Tensor | None, given: Tensor, /) -> Tensor: ...
+
+
 @runtime_checkable
-class AnswersSources(StepModule, Protocol):
+class AnswersSources(Says, Protocol):
     """source (B, S), lengths (B,), given (B, T) → hidden (B, T, M)"""
 
     source: Embedding
 
-    def __call__(self, source: Tensor, lengths: Tensor | None, given: Tensor, /) -> Tensor: ...
+
+@runtime_checkable
+class Describes(Says, Protocol):
+    """source (B, C, H, W), given (B, T) → hidden (B, T, M)"""
+
+    encoder: nn.Module  # pictures → a vector for each place (B, S, M)
+
+    def grids(self) -> Mapping[str, Grid]:
+        """The places of a picture, as side "source"."""
+        ...
 
 
 @runtime_checkable

@@ -8,16 +8,11 @@ B batch  C channels  H height  W width
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from io import BytesIO
-from pathlib import Path
-from typing import Annotated, Any, Self, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Self
 
 import numpy
 import torch
-from PIL import Image
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -26,12 +21,12 @@ from regard import models
 from regard.checking import Settings, check
 from regard.data.pictures.augment import Augment
 from regard.data.pictures.batches import PictureBatch, PictureStream
-from regard.data.pictures.frames import MOST, Fit, Frame, frame_for
-from regard.data.pictures.reading import Pixels, framed, quietly
-from regard.data.pictures.sources import Columns, Pictures, image_of, picture_at, read_entry, sorted_labels
+from regard.data.pictures.frames import MOST, Fit, frame_for
+from regard.data.pictures.reading import Pixels
+from regard.data.pictures.sources import Columns, Pictures, read_entry, sorted_labels
 from regard.data.splits import DataTable, Splits, hold_out
-from regard.errors import RegardError, cut, listed, shown
-from regard.models.facts import Grid, ModelConfig
+from regard.errors import RegardError, cut, listed
+from regard.models.facts import ModelConfig
 from regard.tasks.base import (
     Codec,
     Exam,
@@ -48,12 +43,11 @@ from regard.tasks.base import (
 )
 from regard.tasks.counting import counter
 from regard.tasks.modules import DrawsPlaces, EmbedsPatches, SeesPictures
+from regard.tasks.pictures import Asked, Measured, shown_as, side_of
 from regard.tasks.surfaces import Label, ranked
 
 TOGETHER = 128  # pictures answered together
-MEASURED = 20_000  # pictures that mean and deviation are measured on
 TOP = 5
-ENLARGED = 224  # pixels of the longer side of a picture that is shown, if it is smaller
 Pixel = Annotated[int, Field(ge=1, le=MOST)]  # the length of a side in pixels
 
 
@@ -81,37 +75,6 @@ class PictureData(DataTable):
     augment: Augment = Field(default_factory=Augment, description="random changes while learning")
 
 
-class Measured(Settings):
-    """What was measured on the training data: numbers.json."""
-
-    rows: PositiveInt
-    columns: PositiveInt
-    channels: Annotated[int, Field(ge=1, le=4)]
-    fit: Fit = "crop"
-    filter: Annotated[str, Field(pattern="^(bilinear|bicubic)$")] = "bilinear"
-    mean: list[float]  # of each channel, from 0 to 1
-    deviation: list[Annotated[float, Field(gt=0)]]
-
-    @property
-    def frame(self) -> Frame:
-        return Frame(self.rows, self.columns, self.channels, self.fit, cast(Any, self.filter))
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A picture to answer about: the name of its file, or the picture itself."""
-
-    name: str
-    image: Image.Image | None = None
-
-    def pixels(self, frame: Frame) -> Pixels:
-        """(H, W, C)"""
-        if self.image is None:
-            return picture_at(self.name, frame)
-        with quietly():
-            return framed(self.image, self.name, frame)
-
-
 class Seeing(Surface[Asked, list[Label]]):
     """The input is a picture; the output is every label with its probability, the most probable first."""
 
@@ -124,18 +87,7 @@ class Seeing(Surface[Asked, list[Label]]):
         return Asked(line)
 
     def from_json(self, body: object) -> Asked:
-        """The path of a picture, {"path": …}, a picture of Pillow's, or an array (H, W) or (H, W, C)."""
-        if isinstance(body, Asked):
-            return body
-        if isinstance(body, Mapping):
-            body = body.get("path")
-        if isinstance(body, str | Path):
-            return Asked(str(body))
-        if isinstance(body, Image.Image):
-            return Asked("the picture", body)
-        if isinstance(body, numpy.ndarray):
-            return Asked("the picture", image_of(body, "the array"))
-        raise RegardError(f"give the path of a picture, a picture of Pillow's or an array, and not {shown(body)}")
+        return Asked.from_json(body)
 
     def lines(self, answer: list[Label], options: RunOptions) -> list[str]:
         return [f"{answer[0]['label']}\t{answer[0]['score']:.4f}"]
@@ -188,9 +140,8 @@ class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):
         if len(labels) < 2:
             raise RegardError(f"data.train has the label {labels[0]!r} alone; a classifier needs two or more")
         frame = frame_for(train.looks(), size=data.size, channels=data.channels, fit=data.fit)
-        mean, deviation = measure(train.pixels(frame))
-        numbers = Measured(**frame._asdict(), mean=mean, deviation=deviation)
-        return Codec(labels=labels, numbers=numbers.model_dump(mode="json"))
+        measured = Measured.of(train.pixels(frame), frame)
+        return Codec(labels=labels, numbers=measured.model_dump(mode="json"))
 
     def module(self, model: ModelConfig) -> nn.Module:
         frame = self.measured.frame
@@ -220,17 +171,9 @@ class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):
                 )
         return [known[label] for label in examples.labels]
 
-    def prepared(self, pictures: Tensor) -> Tensor:
-        """Bytes (B, C, H, W) → numbers with mean 0 and deviation 1 in each channel of the training data"""
-        mean, deviation = (
-            255 * pictures.new_tensor(each, dtype=torch.float32).view(-1, 1, 1)
-            for each in (self.measured.mean, self.measured.deviation)
-        )
-        return pictures.float().sub_(mean).div_(deviation)
-
     def loss(self, model: nn.Module, batch: PictureBatch, *, plain: bool = False) -> Tensor:
         """The cross-entropy, summed over the pictures."""
-        pictures, smoothing = self.prepared(batch.pictures), 0.0 if plain else self.smoothing
+        pictures, smoothing = self.measured.prepared(batch.pictures), 0.0 if plain else self.smoothing
         drawn = model.drawn(pictures) if isinstance(model, DrawsPlaces) and not plain else None
         logits = model(pictures) if drawn is None else drawn.logits  # (B, labels)
         parts = [
@@ -267,7 +210,7 @@ class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):
         for begin in range(0, len(pictures), TOGETHER):
             some = torch.from_numpy(numpy.array(pictures[begin : begin + TOGETHER])).permute(0, 3, 1, 2)
             with torch.no_grad():
-                found.append(model(self.prepared(some.to(device))).float().cpu())
+                found.append(model(self.measured.prepared(some.to(device))).float().cpu())
             more(len(some))
         return torch.cat(found)
 
@@ -286,7 +229,7 @@ class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):
         sides = {name: side_of(grid, picture, asked.name) for name, grid in grids.items()}
 
         def read(pictures: Tensor) -> Tensor:
-            return model(self.prepared(pictures))
+            return model(self.measured.prepared(pictures))
 
         return Sight(
             title=asked.name,
@@ -314,33 +257,3 @@ class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):
         if look.reference not in self.labels:
             raise RegardError(f"reference={look.reference!r} cannot be chosen here; there are {listed(self.labels)}")
         return [self.labels.index(look.reference)]
-
-
-def measure(pictures: Pixels) -> tuple[list[float], list[float]]:
-    """Mean and deviation of each channel, from 0 to 1, over some pictures from beginning to end: (N, H, W, C) → C, C"""
-    some = numpy.linspace(0, len(pictures) - 1, min(MEASURED, len(pictures))).astype(int)
-    total = squares = numpy.zeros(pictures.shape[3])
-    for part in numpy.array_split(some, -(-len(some) // 1000)):
-        values = pictures[part].reshape(-1, pictures.shape[3]) / 255.0
-        total, squares = total + values.sum(0), squares + (values**2).sum(0)
-    count = len(some) * pictures.shape[1] * pictures.shape[2]
-    mean = total / count
-    deviation = numpy.sqrt((squares / count - mean**2).clip(min=0))
-    return mean.tolist(), numpy.where(deviation > 1e-6, deviation, 1.0).tolist()
-
-
-def side_of(grid: Grid, picture: str, text: str) -> Side:
-    """A grid over a picture, as a side of a record; without places, the steps that its tokens are."""
-    if grid.rows * grid.columns == 0:
-        return Side(grid.extra, "steps")
-    places = (f"{row + 1}, {column + 1}" for row in range(grid.rows) for column in range(grid.columns))
-    return Side((*grid.extra, *places), "patches", text=text, rows=grid.rows, columns=grid.columns, picture=picture)
-
-
-def shown_as(pixels: Pixels) -> str:
-    """A picture (H, W, C) as a data URL of a PNG, enlarged by a whole number if it is small."""
-    image = image_of(pixels, "the picture")
-    factor = max(ENLARGED // max(image.size), 1)
-    file = BytesIO()
-    image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST).save(file, "PNG")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()

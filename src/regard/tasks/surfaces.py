@@ -1,5 +1,6 @@
 """Surfaces that several tasks share. Torch is not imported here.
 
+TextsOut      texts out, best first: caption
 TextToTexts   a text in, texts out, best first: translate, transcribe
 Prompt        the beginning of a text in, continuations out: write
 Label         a label with its probability: classify, see
@@ -9,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypedDict
+from typing import Generic, NamedTuple, TypedDict
 
 from pydantic import JsonValue
 
 from regard.errors import RegardError
-from regard.tasks.base import RunOptions, Surface
+from regard.tasks.base import AskedT, RunOptions, Surface
 
 SEARCH = frozenset(
     ["beam", "n_best", "sample", "samples", "temperature", "top_k", "top_p", "seed", "max_length", "no_repeat_ngram"]
@@ -36,17 +37,10 @@ class Answer:
 NOTHING = Answer("", 0.0, (), ())  # the answer to an empty text
 
 
-class TextToTexts(Surface[str, list[Answer]]):
-    """A text in, texts out, best first."""
+class TextsOut(Surface[AskedT, list[Answer]], Generic[AskedT]):
+    """Texts out, best first, whatever comes in."""
 
     answers = "texts"
-    options = SEARCH | {"prefix", "alignment", "replace_unknown", "runtime", "compute_type"}
-
-    def parse(self, line: str) -> str:
-        return line
-
-    def from_json(self, body: object) -> str:
-        return text_of(body)
 
     def to_json(self, answer: list[Answer]) -> object:
         return [_as_json(each) for each in answer]
@@ -59,6 +53,18 @@ class TextToTexts(Surface[str, list[Answer]]):
 
     def tokens(self, answer: list[Answer]) -> int:
         return len(answer[0].tokens) + 1
+
+
+class TextToTexts(TextsOut[str]):
+    """A text in, texts out, best first."""
+
+    options = SEARCH | {"prefix", "alignment", "replace_unknown", "runtime", "compute_type"}
+
+    def parse(self, line: str) -> str:
+        return line
+
+    def from_json(self, body: object) -> str:
+        return text_of(body)
 
 
 class Prompt(TextToTexts):

@@ -30,7 +30,7 @@ ENDINGS = (
     *(".jpg", ".jpeg", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"),
     ".avif",
 )
-FORMS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM", "AVIF")  # none of which runs a program
+FORMS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "WEBP", "TIFF", "PPM", "AVIF")  # none of which runs a program
 LARGEST = 178_956_970  # pixels of a picture; Pillow refuses larger ones
 ROTATION = 0x0112  # the number of the EXIF entry
 GREY = ("1", "L", "LA", "La", "I", "F", "I;16", "I;16B", "I;16L", "I;16N")
