@@ -34,8 +34,8 @@ from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding
 from regard.layers.feed_forward import FeedForward
 from regard.layers.penalty import penalise, penalised
-from regard.layers.recurrent import Recurrent, RecurrentState
 from regard.layers.picture_grid import PictureGrid
+from regard.layers.recurrent import Recurrent, RecurrentState
 from regard.layers.wiring import PreNorm
 from regard.models import transformer
 from regard.models.choice import Glance, Hard, Rollout, Soft
