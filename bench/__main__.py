@@ -31,6 +31,7 @@ WORKS = {
     "lengths": ("bench.lengths:main", "attention against the fixed vector: BLEU by length of the source"),
     "families": ("bench.families:main", "RNN, ConvS2S and Transformer of one size: score, cost, path, time, memory"),
     "listops": ("bench.listops:main", "forms of attention on nested lists of digits, beside a bag of words"),
+    "nodes": ("bench.nodes:main", "GAT on Cora and Citeseer, DictionaryLookup, and an epoch beside PyTorch Geometric"),
     "kill": ("bench.kill:main", "a run killed at 20 random moments against one left in peace"),
     "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),

@@ -34,6 +34,8 @@ OTHER_WORDS = {
     ("decoding/tree.py", "answer"): "the state of a hypothesis",
     ("look/record.py", "answer"): "a key of the record",
     ("models/long.py", "rank"): "a key of [model]",
+    ("tasks/base.py", "nodes"): "what a side consists of",
+    ("decoding/tree.py", "nodes"): "a key of the record",
 }
 
 # modules that must work in a process without torch; a folder means all modules in it
@@ -46,6 +48,7 @@ LIGHT = [
 ]
 HEAVY = {  # batches hold tensors
     *("data/pairs/batches.py", "data/rows/batches.py", "data/text/blocks.py", "data/text/lanes.py"),
+    "data/graphs/batches.py",
 }
 
 # A new public method of Task is one more that every task must implement. Before raising this number, look for a form

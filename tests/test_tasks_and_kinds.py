@@ -50,6 +50,7 @@ ANSWERS: dict[str, object] = {  # one answer of each task, with every key that i
     "answer": {"score": 0.5, "start": 4, "end": 7, "answer": "cat"},
     "fill": [[{"score": 0.5, "token": 5, "token_str": "cat", "sequence": "the cat"}]],
     "rank": [{"text": "a cat", "score": 0.5, "index": 0}],
+    "nodes": [{"label": "yes", "score": 0.75}, {"label": "no", "score": 0.25}],
 }
 
 

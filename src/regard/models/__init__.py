@@ -86,6 +86,7 @@ KINDS = {
     "xlnet": Kind(
         "regard.models.xlnet", "XLNetConfig", "XLNet", "encoder that learns to predict words in any order", "encoder"
     ),
+    "gat": Kind("regard.models.gat", "GATConfig", "GAT", "graph attention network, GAT and GATv2", "graphs"),
 }
 
 

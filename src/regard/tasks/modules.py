@@ -8,6 +8,7 @@ PredictsInOrder  fill by predicting tokens in an order, each from those before i
 Carries          write: a causal model whose state goes from block to block
 Continues        write: the same for a state that goes from batch to batch while the model learns
 Draws            translate: attention that draws at random while it learns
+ReadsGraphs      nodes: attention along the edges of a graph
 
 B batch  L length  M width  V vocabulary
 """
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 
 from regard.decoding.protocol import Model
 from regard.kernels.linear import Linear
+from regard.kernels.sparse import Cells, Sparse
 from regard.layers.embedding import Embedding
 from regard.models.choice import Rollout
 
@@ -142,3 +144,24 @@ class Draws(Protocol):
     def rollout(self, source: Tensor, lengths: Tensor | None, given: Tensor, /) -> Rollout:
         """source (B, S), lengths (B,), given (B, T) from BOS on → what `forward` returns, and the draws."""
         ...
+
+
+@runtime_checkable
+class ReadsGraphs(Protocol):
+    """features (N, F), dense or sparse, and cells (N, N) of the edges → (N, C)"""
+
+    @property
+    def hops(self) -> int:
+        """How many edges away the nodes are that an output depends on."""
+        ...
+
+    @property
+    def embedding(self) -> nn.Module:
+        """The module that turns the features of each node into a vector: (1, N, M)"""
+        ...
+
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at."""
+        ...
+
+    def __call__(self, x: Tensor | Sparse, cells: Cells, /) -> Tensor: ...
