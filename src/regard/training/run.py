@@ -85,7 +85,8 @@ class Run:
             waited = len(self.validations) - 1 - latest
             if waited >= self.config.patience:
                 best = int(self.validations[self.best()]["step"])
-                since = f"by it or by loss in the last {waited}" if latest > self.best() else f"in the {waited} after it"
+                either = latest > self.best()
+                since = f"by it or by loss in the last {waited}" if either else f"in the {waited} after it"
                 return f"validation was best at step {best} and not better {since}"
         return ""
 
