@@ -57,6 +57,7 @@ ANSWERS: dict[str, object] = {  # one answer of each task, with every key that i
     "see": [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}],
     "sets": [99.5],
     "caption": TEXTS,
+    "nodes": [{"label": "yes", "score": 0.75}, {"label": "no", "score": 0.25}],
 }
 
 

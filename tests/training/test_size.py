@@ -39,7 +39,7 @@ def config_of(kind, **changes):
     return models.config_class(kind).model_validate({**SIZES[kind], **changes})
 
 
-@pytest.mark.parametrize("kind", models.KINDS)
+@pytest.mark.parametrize("kind", SIZES)
 def test_parameters_are_counted_without_building_the_model(kind):
     made = build(config_of(kind))
     assert count_parameters(build, config_of(kind)) == sum(weight.numel() for weight in made.parameters())
@@ -51,7 +51,7 @@ def test_sides_of_different_depth_are_counted(sides):
     assert count_parameters(build, config) == sum(weight.numel() for weight in build(config).parameters())
 
 
-@pytest.mark.parametrize("kind", models.KINDS)
+@pytest.mark.parametrize("kind", SIZES)
 @pytest.mark.parametrize("change", [{"layers": 10**9}, {"width": 2 * 10**6}, {"width": 2 * 10**17}])
 def test_a_model_that_does_not_fit_into_memory_is_refused_before_it_is_built(kind, change):
     if (kind in SHARED and "layers" in change) or change.keys() - SIZES[kind].keys():

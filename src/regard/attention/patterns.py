@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from regard.attention.algebra import All, And, Delay, Keys, Not, Or, Pattern, Shifted, Span
 from regard.errors import RegardError
+from regard.kernels.sparse import Cells
 
 __all__ = [
     "All",
@@ -306,6 +308,18 @@ class Edges(Pattern):
 
     def edges(self) -> Tensor:
         return self.pairs
+
+    def cells(self, queries: int, keys: int) -> Cells:
+        """The edges as cells of a matrix (Q, K), made once."""
+        known = self._cells.get((queries, keys))
+        if known is None:
+            known = Cells.sorted(self.pairs[:, 0], self.pairs[:, 1], (queries, keys))
+            self._cells[queries, keys] = known
+        return known
+
+    @cached_property
+    def _cells(self) -> dict[tuple[int, int], Cells]:
+        return {}
 
     def check(self, batch: int, heads: int, queries: int, keys: int, *, growing: bool = False) -> None:
         beyond = self.pairs[(self.pairs[:, 0] >= queries) | (self.pairs[:, 1] >= keys)]

@@ -1,5 +1,5 @@
-"""From files to batches, by medium: pairs of texts, running text, and rows of texts. This room knows no model and no
-task.
+"""From files to batches, by medium: pairs of texts, running text, rows of texts, graphs. No model and no task is known
+here.
 
 files             lines, TSV, CSV, JSONL and Parquet, with errors by file and line
 made              examples made by a rule: lists of operations, copying, addition
@@ -22,8 +22,12 @@ text.text         plain text, and the texts that a recipe's [data] names
 text.tokens       the ids of a text on disk, memory-mapped
 text.blocks       batches of blocks of a text, without padding
 
+graphs.graph      a graph in memory, and neighbourhoods in it
+graphs.files      .npz files, and edge lists with a table of nodes
+graphs.batches    batches of a whole graph, or of neighbourhoods that are drawn
+
 rows.framing      one text or two as a row with BOS, EOS and segments
 rows.batches      batches of rows by length
 
-Only `pairs.batches`, `text.blocks` and `rows.batches` import torch.
+Only `pairs.batches`, `text.blocks`, `rows.batches` and `graphs.batches` import torch.
 """

@@ -117,12 +117,14 @@ KINDS = {
         "picture to text, with attention over the picture",
         "captions",
     ),
+    "gat": Kind("regard.models.gat", "GATConfig", "GAT", "graph attention network, GAT and GATv2", "graphs"),
 }
 
 # sizes that the data decides, by form, and what `build` takes where none are given
 SIZES: dict[Form, dict[str, int]] = {
     "pictures": {"channels": 3, "rows": 32, "columns": 32, "outputs": 10},
     "sets": {"features": 1, "outputs": 1},
+    "graphs": {"features": 16, "outputs": 2},
 }
 
 

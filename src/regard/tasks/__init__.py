@@ -43,6 +43,7 @@ TASKS = {
     "tag": Row("regard.tasks.tag:Tag", "words to a tag for each"),
     "answer": Row("regard.tasks.answer:FindAnswer", "a question and a passage to the answer in it"),
     "fill": Row("regard.tasks.fill.task:Fill", "a text with gaps to the words in them"),
+    "nodes": Row("regard.tasks.nodes:ClassifyNodes", "a node of a graph to its label"),
     "rank": Row("regard.tasks.rank:Rank", "a query and texts to the texts, best first"),
     "see": Row("regard.tasks.see:See", "a picture to a label"),
     "sets": Row("regard.tasks.sets:JudgeSets", "a set to a label or numbers"),

@@ -13,6 +13,7 @@ SeesPictures     see: pictures to numbers
 EmbedsPatches    see: the same, with a vector for each patch, for saliency
 DrawsPlaces      see: the same, drawing at random where to look while it learns
 ReadsSets        sets: numbers from the elements of a set, in whatever order
+ReadsGraphs      nodes: attention along the edges of a graph
 
 B batch  L length  M width  V vocabulary  C channels  H height in pixels  W width in pixels
 """
@@ -26,6 +27,7 @@ from torch import Tensor, nn
 
 from regard.decoding.protocol import Model
 from regard.kernels.linear import Linear
+from regard.kernels.sparse import Cells, Sparse
 from regard.layers.embedding import Embedding
 from regard.models.choice import Rollout
 from regard.models.facts import Grid
@@ -223,3 +225,24 @@ class ReadsSets(Protocol):
         """The side that the attention at a path looks from, and the side it looks at: "source" are the elements,
         "pooled" is the set, "inducing" are the learned vectors."""
         ...
+
+
+@runtime_checkable
+class ReadsGraphs(Protocol):
+    """features (N, F), dense or sparse, and cells (N, N) of the edges → (N, C)"""
+
+    @property
+    def hops(self) -> int:
+        """How many edges away the nodes are that an output depends on."""
+        ...
+
+    @property
+    def embedding(self) -> nn.Module:
+        """The module that turns the features of each node into a vector: (1, N, M)"""
+        ...
+
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at."""
+        ...
+
+    def __call__(self, x: Tensor | Sparse, cells: Cells, /) -> Tensor: ...

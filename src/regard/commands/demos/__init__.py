@@ -13,6 +13,7 @@ DEFAULT = "spelling"
 DEMOS = {
     "spelling": ("regard.commands.demos.spelling", "English words to their sounds"),
     "captions": ("regard.commands.demos.captions", "drawn pictures to captions"),
+    "graph": ("regard.commands.demos.graph", "nodes of a graph to what their neighbours know"),
 }
 
 
