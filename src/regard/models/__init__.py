@@ -83,6 +83,13 @@ KINDS = {
         "two recurrent language models, one in each direction, as features",
         "encoder",
     ),
+    "forecaster": Kind(
+        "regard.models.forecaster",
+        "ForecasterConfig",
+        "Forecaster",
+        "recurrent network or causal Transformer that continues series of numbers",
+        "series",
+    ),
     "xlnet": Kind(
         "regard.models.xlnet", "XLNetConfig", "XLNet", "encoder that learns to predict words in any order", "encoder"
     ),

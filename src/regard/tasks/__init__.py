@@ -42,6 +42,9 @@ TASKS = {
     "answer": Row("regard.tasks.answer:FindAnswer", "a question and a passage to the answer in it"),
     "fill": Row("regard.tasks.fill.task:Fill", "a text with gaps to the words in them"),
     "rank": Row("regard.tasks.rank:Rank", "a query and texts to the texts, best first"),
+    "forecast": Row(
+        "regard.tasks.forecast.task:Forecast", "series to their next numbers", "regard.tasks.forecast.surface:Forecasts"
+    ),
 }
 
 

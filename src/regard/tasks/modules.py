@@ -8,6 +8,7 @@ PredictsInOrder  fill by predicting tokens in an order, each from those before i
 Carries          write: a causal model whose state goes from block to block
 Continues        write: the same for a state that goes from batch to batch while the model learns
 Draws            translate: attention that draws at random while it learns
+ContinuesSeries  forecast: quantiles of the numbers that follow those of a series
 
 B batch  L length  M width  V vocabulary
 """
@@ -141,4 +142,31 @@ class Draws(Protocol):
 
     def rollout(self, source: Tensor, lengths: Tensor | None, given: Tensor, /) -> Rollout:
         """source (B, S), lengths (B,), given (B, T) from BOS on → what `forward` returns, and the draws."""
+        ...
+
+
+@runtime_checkable
+class ContinuesSeries(Protocol):
+    """Quantiles at some levels of the K steps after T known numbers.
+
+    values (B, T), calendar of the steps after them (B, T + K − 1, F), medians of K − 1 steps, said (B, K − 1)
+    """
+
+    levels: tuple[float, ...]
+    lag: int  # known numbers that are read beside the first step
+
+    def __call__(self, values: Tensor, calendar: Tensor, said: Tensor, /) -> Tensor:
+        """→ (B, K, Q)"""
+        ...
+
+    def rollout(self, values: Tensor, calendar: Tensor) -> Tensor:
+        """The same with the medians that the module says itself → (B, K, Q)"""
+        ...
+
+    def scales(self, values: Tensor) -> Tensor:
+        """The size of the changes of known numbers (B, T) → (B, 1)"""
+        ...
+
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at."""
         ...
