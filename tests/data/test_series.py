@@ -181,6 +181,17 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
         read(written(tmp_path / "a.parquet", "ds,y\n"))
 
 
+def test_a_table_is_read_until_a_time(tmp_path: Path) -> None:
+    (series,) = read("series:airline?until=1958-12")
+    assert series.texts(len(series) - 1, len(series)) == ["1958-12-01"]
+    name = written(tmp_path / "a.csv", "ds,a,b\n1,1,\n2,2,\n3,3,3\n4,4,4\n")
+    assert [(each.name, len(each)) for each in read(f"{name}?until=2")] == [("a", 2)]
+    with pytest.raises(RegardError, match=r"a\.csv has no steps up to 0"):
+        read(f"{name}?until=0")
+    with pytest.raises(RegardError, match=r"until=soon = 'soon': the times of this table are whole numbers"):
+        read(f"{name}?until=soon")
+
+
 def test_until_counts_the_steps_at_or_before_a_position() -> None:
     series = Series("a", 10, numpy.arange(5.0), Frequency("step", 2))
     assert [series.until(position) for position in (9, 10, 11, 12, 18, 30)] == [0, 1, 1, 2, 5, 5]

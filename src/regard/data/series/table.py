@@ -28,6 +28,7 @@ from regard.data.series.series import Fill, Numbers, Series
 from regard.errors import RegardError, cut, listed, shown, unknown_name
 
 BUNDLED = "series:"
+UNTIL = "?until="
 TIMES = ("ds", "date", "datetime", "timestamp", "time", "day", "week", "month", "quarter", "year", "period")
 IDS = ("unique_id", "series_id", "item_id", "series", "item", "id")
 VALUE = "y"
@@ -55,9 +56,19 @@ class Table:
 
 
 def read(name: str, columns: Columns | None = None, *, fill: Fill | None = None) -> list[Series]:
-    """The series of a file, or of a bundled one such as "series:airline", in order of their names or columns."""
-    table = _read(_file(name), columns or Columns())
-    return series_of(table, fill=fill)
+    """The series of a file, or of a bundled one such as "series:airline", in order of their names or columns.
+
+    Of "my.csv?until=2020-12", steps after that time are not read.
+    """
+    path, asked, until = name.partition(UNTIL)
+    found = series_of(_read(_file(path), columns or Columns()), fill=fill)
+    if not asked:
+        return found
+    last = found[0].frequency.position(until, f"{path}{UNTIL}{until}")
+    kept = [each.cut(each.until(last)) for each in found if each.until(last)]
+    if not kept:
+        raise RegardError(f"{path} has no steps up to {until}; name a later time")
+    return kept
 
 
 def series_of(table: Table, *, fill: Fill | None = None) -> list[Series]:

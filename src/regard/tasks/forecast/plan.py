@@ -21,16 +21,19 @@ FEWEST, MOST = 6, 48  # steps ahead, unless data.horizon is given
 
 
 class SeriesData(DataTable):
-    train: str | list[str] | None = Field(None, description="a table, several, or a bundled series: series:airline")
+    train: str | list[str] | None = Field(
+        None, description="a table, several, or a bundled series: series:airline?until=1958-12"
+    )
     valid: str | list[str] | None = Field(None, description="as train; without it, the last steps of train")
-    test: str | list[str] | None = Field(None, description="as train, with the steps before those that are judged")
+    test: str | list[str] | None = Field(
+        None, description="as train; the last steps of each series are judged, as many as horizon"
+    )
     columns: Columns = Field(default_factory=Columns, description="which columns; those not given are found")
     fill: Fill | None = Field(None, description="what stands at missing steps; without it they are an error")
     horizon: PositiveInt | None = Field(None, description="steps ahead; two seasons, but 6 to 48, if not given")
     context: PositiveInt | None = Field(None, description="steps that a forecast reads; two seasons, but at least 16")
     season_length: PositiveInt | None = Field(None, description="steps in a season; by the frequency if not given")
     log: bool | None = Field(None, description="learn logarithms; if not given, where changes grow with the numbers")
-    until: str | int | None = Field(None, description="the last time to learn from; later steps are only judged")
     hold_out: PositiveInt | None = Field(None, description="last steps held out for validation; horizon if not given")
 
 

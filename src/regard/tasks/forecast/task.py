@@ -72,7 +72,7 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
 
     @classmethod
     def read(cls, entry: object, data: SeriesData, *, key: str) -> list[Series]:
-        """The series of tables. They are judged from after data.until on, or on their last data.horizon steps."""
+        """The series of tables, which are judged on their last data.horizon steps."""
         if not entry:
             raise RegardError(f"{key} is missing; name a table, such as --set {key}=my.csv")
         names = entry if isinstance(entry, list) else [entry]
@@ -80,17 +80,13 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
         plan = Plan.of(data, found[0].frequency)
         for each in found:
             _require_same(each, plan.frequency)
-        if data.until is None:
-            return [replace(each, judged=max(len(each) - plan.horizon, 0)) for each in found]
-        last = plan.frequency.position(data.until, "data.until")
-        return [replace(each, judged=each.until(last)) for each in found]
+        return [replace(each, judged=max(len(each) - plan.horizon, 0)) for each in found]
 
     @classmethod
     def open(cls, setting: Setting[SeriesData], work: Work | None) -> Splits[list[Series]]:
         data = setting.data
-        whole = cls.read(data.train, data, key="data.train")
-        known = [each.cut(len(each) if data.until is None else each.begin) for each in whole]
-        plan, test = Plan.of(data, whole[0].frequency), None
+        known = [replace(each, judged=None) for each in cls.read(data.train, data, key="data.train")]
+        plan, test = Plan.of(data, known[0].frequency), None
         if data.test:
             test = cls.read(data.test, data, key="data.test")
             _require_unlearned(known, test)
@@ -344,7 +340,7 @@ def _require_unlearned(train: Sequence[Series], test: Sequence[Series]) -> None:
         if each.name in ends and each.positions(each.begin, each.begin + 1)[0] <= ends[each.name]:
             raise RegardError(
                 f"data.test judges series {cut(each.name)!r} from {each.texts(each.begin, each.begin + 1)[0]} on, "
-                "which data.train learns from; set data.until to the last time to learn from"
+                "which data.train learns from; name the last time to learn from, as in data.train=my.csv?until=2020-12"
             )
 
 
