@@ -50,6 +50,7 @@ ANSWERS: dict[str, object] = {  # one answer of each task, with every key that i
     "answer": {"score": 0.5, "start": 4, "end": 7, "answer": "cat"},
     "fill": [[{"score": 0.5, "token": 5, "token_str": "cat", "sequence": "the cat"}]],
     "rank": [{"text": "a cat", "score": 0.5, "index": 0}],
+    "forecast": [{"unique_id": "a", "ds": "2020-01-01", "forecast": 1.5, "lo-80": 1.0, "hi-80": 2.0}],
 }
 
 

@@ -19,12 +19,14 @@ SIZES = {
     "universal": {"layers": 3, "width": 24, "heads": 2, "hidden": 13},
     "universal_encoder": {"layers": 3, "width": 24, "heads": 2, "hidden": 13},
     "universal_decoder": {"layers": 3, "width": 24, "heads": 2, "hidden": 13},
+    "forecaster": {"cell": "transformer", "layers": 3, "width": 24, "heads": 2, "hidden": 13},
 }
 SHARED = tuple(kind for kind in SIZES if kind.startswith("universal"))  # one block, however often it is applied
 
 
 def build(config):
-    return models.from_config(config, vocabulary=17)
+    sizes = models.SIZES.get(models.KINDS[config.kind].form)
+    return models.from_config(config, **(sizes or {"vocabulary": 17}))
 
 
 def config_of(kind, **changes):

@@ -1,5 +1,5 @@
-"""From files to batches, by medium: pairs of texts, running text, and rows of texts. This room knows no model and no
-task.
+"""From files to batches, by medium: pairs of texts, running text, rows of texts, and series of numbers. This
+room knows no model and no task.
 
 files             lines, TSV, CSV, JSONL and Parquet, with errors by file and line
 made              examples made by a rule: lists of operations, copying, addition
@@ -25,5 +25,7 @@ text.blocks       batches of blocks of a text, without padding
 rows.framing      one text or two as a row with BOS, EOS and segments
 rows.batches      batches of rows by length
 
-Only `pairs.batches`, `text.blocks` and `rows.batches` import torch.
+series            tables of series, their frequencies, and batches of windows
+
+Only `pairs.batches`, `text.blocks`, `text.lanes`, `rows.batches` and `series.windows` import torch.
 """

@@ -95,6 +95,12 @@ KINDS = {
     ),
 }
 
+SIZES: dict[
+    Form, dict[str, int]
+] = {  # those that the data decides, by form, and what `build` takes where none are given
+    "series": {"season": 12, "calendar": 2},
+}
+
 
 def kinds(form: Form | None = None) -> list[str]:
     """The names of all systems, or of those of one form."""
@@ -129,9 +135,13 @@ def from_config(
 
 
 def build(kind: str, *, vocabulary: int = 8000, target_vocabulary: int | None = None, **settings: Any) -> nn.Module:
-    """Any system by name, with the settings of its config class: `build("transformer", layers=4, width=128)`."""
+    """Any system by name, with the settings of its config class: `build("transformer", layers=4, width=128)`.
+
+    A kind that reads no tokens takes sizes of the data instead of a vocabulary: `build("vit", rows=28, columns=28)`.
+    """
     config = config_class(kind)
-    known = [field.alias or name for name, field in config.model_fields.items()]
+    sizes = {name: settings.pop(name, size) for name, size in SIZES.get(KINDS[kind].form, {}).items()}
+    known = [*(field.alias or name for name, field in config.model_fields.items()), *sizes]
     for name in settings:
         if name not in known:
             raise unknown_name(f"models.build(kind={kind!r}): setting", name, known)
@@ -139,6 +149,8 @@ def build(kind: str, *, vocabulary: int = 8000, target_vocabulary: int | None = 
         made = config(**settings)
     except ValueError as error:
         raise RegardError(f"models.build(kind={kind!r}): {error}") from None
+    if sizes:
+        return from_config(made, **sizes)
     return from_config(made, vocabulary=vocabulary, target_vocabulary=target_vocabulary)
 
 
