@@ -159,7 +159,7 @@ class Record:
 
         The file is either whole or not there; a place that cannot be written to is a RegardError.
         """
-        from regard.look import page, picture
+        from regard.look import page, pictures
 
         path = Path(path)
         if path.suffix == ".json":
@@ -167,10 +167,10 @@ class Record:
             write_file(path, json.dumps(self.to_json(), ensure_ascii=False).encode(errors="backslashreplace"))
         elif path.suffix == ".html":
             page.save([self.to_json()], path)
-        elif path.suffix in picture.SUFFIXES:
-            write_file(path, picture.draw(self, path.suffix))
+        elif path.suffix in pictures.SUFFIXES:
+            write_file(path, pictures.draw(self, path.suffix))
         else:
-            raise RegardError(f"{path}: a record is saved as .json, .html, {', '.join(picture.SUFFIXES)}")
+            raise RegardError(f"{path}: a record is saved as .json, .html, {', '.join(pictures.SUFFIXES)}")
 
     def _repr_html_(self) -> str:
         """In a notebook: the page, in a sandboxed frame."""
