@@ -65,7 +65,7 @@ def by_hand(model: Forecaster, values: Tensor, calendar: Tensor, said: Tensor) -
 def test_recurrent_quantiles_are_those_of_torch_and_the_equations(cell: str, difference: str) -> None:
     model, (values, calendar) = made(cell, difference=difference), series()
     with torch.no_grad():
-        found = model.rollout(values, calendar)
+        found = model.forecast(values, calendar)
         for row in range(BATCH):
             for step in (0, 1, SEASON, STEPS - 1):
                 expected = by_hand(model, values[row], calendar[row], found[row, :step, MEDIAN])
@@ -76,7 +76,7 @@ def test_recurrent_quantiles_are_those_of_torch_and_the_equations(cell: str, dif
 def test_steps_with_a_state_are_those_of_one_pass(cell: str) -> None:
     model, (values, calendar) = made(cell), series()
     with torch.no_grad():
-        found = model.rollout(values, calendar)
+        found = model.forecast(values, calendar)
         again = model(values, calendar, found[:, :-1, MEDIAN])
     assert found.shape == (BATCH, STEPS, len(LEVELS))
     assert torch.allclose(found, again, atol=1e-3)
@@ -86,8 +86,8 @@ def test_steps_with_a_state_are_those_of_one_pass(cell: str) -> None:
 def test_a_batch_is_its_rows(cell: str) -> None:
     model, (values, calendar) = made(cell), series()
     with torch.no_grad():
-        together = model.rollout(values, calendar)
-        alone = torch.cat([model.rollout(values[[row]], calendar[[row]]) for row in range(BATCH)])
+        together = model.forecast(values, calendar)
+        alone = torch.cat([model.forecast(values[[row]], calendar[[row]]) for row in range(BATCH)])
     assert torch.allclose(together, alone, atol=1e-3)
 
 
@@ -111,7 +111,7 @@ def test_forecasts_move_and_stretch_with_the_series(cell: str, a: float, b: floa
     model, (values, calendar) = made(cell).double(), series()
     values, calendar = values.double(), calendar.double()
     with torch.no_grad():
-        found, other = model.rollout(values, calendar), model.rollout(a * values + b, calendar)
+        found, other = model.forecast(values, calendar), model.forecast(a * values + b, calendar)
     assert torch.allclose(other, a * found + b, rtol=1e-6, atol=1e-6 * (a + abs(b)))
 
 
@@ -128,7 +128,7 @@ def test_numbers_that_repeat_each_season_go_on_finitely() -> None:
     model, (_, calendar) = made("gru"), series()
     values = torch.arange(SEASON).float().repeat(4)[:KNOWN].expand(BATCH, -1)
     with torch.no_grad():
-        assert model.rollout(values, calendar).isfinite().all()
+        assert model.forecast(values, calendar).isfinite().all()
 
 
 @pytest.mark.parametrize(("cell", "paths"), [("gru", 2), ("lstm", 2), ("transformer", 2), ("rnn", 0)])

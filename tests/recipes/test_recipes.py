@@ -46,7 +46,7 @@ def test_a_bundled_recipe_builds_its_model_and_says_what_it_is(path: Path):
     import torch
 
     with torch.device("meta"):
-        models.from_config(recipe.model, vocabulary=300)
+        models.from_config(recipe.model, **(models.SIZES.get(models.KINDS[recipe.kind].form) or {"vocabulary": 300}))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -41,7 +41,7 @@ def test_weight_decay_of_every_kind_is_on_its_matrices_and_on_no_table(kind, set
     matrices = {name for name, parameter in model.named_parameters() if parameter.dim() >= 2}
     tables = {name for name in matrices if re.search(r"(^|\.)(table|segments|mask)(\.|$)", name)}
     tables |= {name for name in matrices if re.search(r"parametrizations|position\.(content|distance)$|_bias$", name)}
-    assert tables
+    assert tables or models.KINDS[kind].form not in ("pairs", "causal", "encoder")
     assert optimiser.decays(model) == matrices - tables
 
 

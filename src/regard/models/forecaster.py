@@ -113,7 +113,7 @@ class Forecaster(nn.Module):
         changes, _ = self._read(self._inputs(window), None)
         return self._numbers(window, changes[:, -said.shape[1] - 1 :])
 
-    def rollout(self, values: Tensor, calendar: Tensor) -> Tensor:
+    def forecast(self, values: Tensor, calendar: Tensor) -> Tensor:
         """The same, with medians that the model says itself: values (B, T), calendar (B, T + K − 1, F) → (B, K, Q)"""
         known, said, found = values.shape[1], values[:, :0], []
         state: State | None = None if isinstance(self.body, Recurrent) else self.body.past()

@@ -159,7 +159,7 @@ class ContinuesSeries(Protocol):
         """→ (B, K, Q)"""
         ...
 
-    def rollout(self, values: Tensor, calendar: Tensor) -> Tensor:
+    def forecast(self, values: Tensor, calendar: Tensor) -> Tensor:
         """The same with the medians that the module says itself → (B, K, Q)"""
         ...
 

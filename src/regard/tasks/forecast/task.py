@@ -137,7 +137,7 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
         module = _continuing(model)
         known, calendar = batch.values[:, : batch.known], batch.calendar[:, 1:]
         with torch.no_grad():
-            said = module.rollout(known, calendar)[:, :-1, len(module.levels) // 2]
+            said = module.forecast(known, calendar)[:, :-1, len(module.levels) // 2]
         wanted = batch.values[:, batch.known :].unsqueeze(-1)  # (B, K, 1)
         error = (wanted - module(known, calendar, said)) / module.scales(known).unsqueeze(-1)
         error = error.masked_fill(wanted.isnan(), 0.0)
@@ -235,7 +235,7 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
                 [each.series for each in group], [each.origin for each in group], ahead=self.plan.horizon
             ).to(device)
             with evaluation(model):
-                said = module.rollout(batch.values[:, : batch.known], batch.calendar[:, 1:])
+                said = module.forecast(batch.values[:, : batch.known], batch.calendar[:, 1:])
             found.append(said.double().cpu().numpy() + batch.levels[:, None, None])
             more(len(group))
         return numpy.concatenate(found)
@@ -288,7 +288,7 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
         batch = self.windows.cut([series], [end], ahead=ahead).to(next(model.parameters()).device)
         known, calendar = batch.values[:, : batch.known], batch.calendar[:, 1:]
         with evaluation(model):
-            said = module.rollout(known, calendar)[:, :-1, len(module.levels) // 2]
+            said = module.forecast(known, calendar)[:, :-1, len(module.levels) // 2]
         first = end - self.plan.context + module.lag
         past = self.windows.outward(batch.values[0, module.lag : batch.known].double().cpu().numpy() + batch.levels)
         median, low, high = (tuple(quantiles[:, at].tolist()) for at in (quantiles.shape[1] // 2, 0, -1))
