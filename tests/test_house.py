@@ -34,6 +34,7 @@ OTHER_WORDS = {
     ("decoding/tree.py", "answer"): "the state of a hypothesis",
     ("look/record.py", "answer"): "a key of the record",
     ("models/long.py", "rank"): "a key of [model]",
+    ("look/timeline.py", "forecast"): "what the line of the steps ahead is called",
 }
 
 # modules that must work in a process without torch; a folder means all modules in it
