@@ -58,6 +58,7 @@ ANSWERS: dict[str, object] = {  # one answer of each task, with every key that i
     "sets": [99.5],
     "caption": TEXTS,
     "nodes": [{"label": "yes", "score": 0.75}, {"label": "no", "score": 0.25}],
+    "forecast": [{"unique_id": "a", "ds": "2020-01-01", "forecast": 1.5, "lo-80": 1.0, "hi-80": 2.0}],
 }
 
 

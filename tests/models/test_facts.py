@@ -46,6 +46,7 @@ DEFAULTS = {  # width and dropout
     "glimpse": (256, 0.0),
     "caption": (128, 0.1),
     "gat": (64, 0.6),
+    "forecaster": (32, 0.1),
 }
 
 

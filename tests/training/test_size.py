@@ -26,6 +26,7 @@ SIZES = {
     "non_local": {"layers": [3, 1, 4], "width": 4},
     "local_attention": {"layers": [3, 1, 4], "width": 8},
     "glimpse": {"width": 24},
+    "forecaster": {"cell": "transformer", "layers": 3, "width": 24, "heads": 2, "hidden": 13},
 }
 SHARED = tuple(kind for kind in SIZES if kind.startswith("universal"))  # one block, however often it is applied
 

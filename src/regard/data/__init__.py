@@ -1,5 +1,5 @@
-"""From files to batches, by medium: pairs of texts, running text, rows of texts, graphs. No model and no task is known
-here.
+"""From files to batches, by medium: pairs of texts, running text, rows of texts, pictures, graphs, sets and series. This
+room knows no model and no task.
 
 files             lines, TSV, CSV, JSONL and Parquet, with errors by file and line
 made              examples made by a rule: lists of operations, copying, addition
@@ -29,5 +29,8 @@ graphs.batches    batches of a whole graph, or of neighbourhoods that are drawn
 rows.framing      one text or two as a row with BOS, EOS and segments
 rows.batches      batches of rows by length
 
-Only `pairs.batches`, `text.blocks`, `rows.batches` and `graphs.batches` import torch.
+series            tables of series, their frequencies, and batches of windows
+
+Only `batches` of pairs, rows, pictures, captions, graphs and sets, `pictures.augment`, `text.blocks`, `text.lanes` and
+`series.windows` import torch.
 """

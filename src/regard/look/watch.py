@@ -40,7 +40,7 @@ def maps_of(
 
     Queries and keys are kept up to `MOST_VECTORS` numbers in all, those of the alignment first.
     """
-    vectors = _vectors(seen, str(module.alignment), row)
+    vectors = _vectors(seen, str(module.alignment), row) if sight.rows is None else {}
     maps = []
     for path in seen:
         query, key = sides_of(seen, sight, path)
@@ -49,6 +49,7 @@ def maps_of(
         rows = [shown_of(shown_of(each, sight, axis=1), sight, axis=2) for each in rows]
         weights = torch.cat([each.to_dense() if each.is_sparse else each for each in rows], 1)  # (H, Q, K)
         weights = weights.flip(1, 2) if sight.reads_backwards(path) else weights
+        weights = weights if sight.rows is None else weights[:, -sight.rows :]
         gates = is_recurrent(module, seen, path)
         maps.append(
             Map(

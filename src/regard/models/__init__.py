@@ -83,6 +83,13 @@ KINDS = {
         "two recurrent language models, one in each direction, as features",
         "encoder",
     ),
+    "forecaster": Kind(
+        "regard.models.forecaster",
+        "ForecasterConfig",
+        "Forecaster",
+        "recurrent network or causal Transformer that continues series of numbers",
+        "series",
+    ),
     "xlnet": Kind(
         "regard.models.xlnet", "XLNetConfig", "XLNet", "encoder that learns to predict words in any order", "encoder"
     ),
@@ -125,6 +132,12 @@ SIZES: dict[Form, dict[str, int]] = {
     "pictures": {"channels": 3, "rows": 32, "columns": 32, "outputs": 10},
     "sets": {"features": 1, "outputs": 1},
     "graphs": {"features": 16, "outputs": 2},
+}
+
+SIZES: dict[
+    Form, dict[str, int]
+] = {  # those that the data decides, by form, and what `build` takes where none are given
+    "series": {"season": 12, "calendar": 2},
 }
 
 

@@ -15,6 +15,7 @@ from statistics import mean
 
 from regard.data.files import Column, is_numbered, read_lines, read_object
 from regard.data.pictures.sources import holds_pictures, parts_of
+from regard.data.series.dates import is_date
 from regard.errors import RegardError, listed
 
 LOOKED_AT = 2000  # lines at the beginning of a file
@@ -40,6 +41,7 @@ RECIPES = {"pairs": ("source", "target"), "tags": ("word", "tag"), "labels": ("t
 WRITING = "shakespeare"
 SEEING = "pictures"
 SETS = "sets"
+SERIES = "series"
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,17 @@ class Sample:
         ]
         return min(few, key=lambda column: (counts[column], -column), default=None)
 
+    def time_column(self) -> str | None:
+        """The column of a table of series that holds times: by the names of its columns, or by what they hold."""
+        if self.stated:
+            return "ds" if {"ds", "y"} <= set(self.names) else None
+        if self.width < 2 or len(self.rows) < 3:
+            return None
+        columns = {name: self.values(at)[1:] for at, name in enumerate(self.names[: self.width])}
+        dated = [name for name, cells in columns.items() if all(map(is_date, cells))]
+        numbers = [name for name, cells in columns.items() if name not in dated and _are_numbers(cells)]
+        return dated[0] if dated and numbers else None
+
     def longest_column(self, *, except_for: int) -> int:
         others = [column for column in range(self.width) if column != except_for]
         return max(others, key=lambda column: mean(map(len, self.values(column))))
@@ -104,6 +117,8 @@ def recipe_for(name: str) -> tuple[str, str]:
     for recipe, roles in RECIPES.items():
         if found := sample.named(roles):
             return recipe, f"it has the columns {' and '.join(map(repr, found.values()))}"
+    if (time := sample.time_column()) is not None:
+        return SERIES, f"its column {time!r} holds times, and others hold numbers"
     if sample.stated:
         raise RegardError(
             f"no recipe fits {name}: its columns are {listed(sample.names)}; choose a recipe that `regard recipes` "
@@ -203,6 +218,11 @@ def _in_sentences(lines: Sequence[str], cells: Sequence[Sequence[str]]) -> bool:
 def _are_few(different: int, lines: int) -> bool:
     """Whether values are so few that they are labels; two are, in however few lines."""
     return different < lines and different <= max(lines // FEW, 2)
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    """Whether most cells hold numbers; some may be empty."""
+    return sum(cell.strip().replace(".", "", 1).lstrip("+-").isdigit() for cell in cells) > len(cells) / 2
 
 
 def _told(columns: Mapping[str, Column], how: str) -> str:

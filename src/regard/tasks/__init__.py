@@ -48,6 +48,9 @@ TASKS = {
     "see": Row("regard.tasks.see:See", "a picture to a label"),
     "sets": Row("regard.tasks.sets:JudgeSets", "a set to a label or numbers"),
     "caption": Row("regard.tasks.caption.task:Caption", "a picture to a text about it"),
+    "forecast": Row(
+        "regard.tasks.forecast.task:Forecast", "series to their next numbers", "regard.tasks.forecast.surface:Forecasts"
+    ),
 }
 
 

@@ -281,6 +281,7 @@ class Sight:
     reads_backwards: Callable[[str], bool] = lambda _path: False  # whether the module at a path reads from the end
     beam: Mapping[str, JsonValue] | None = None  # the tree of the search
     notes: tuple[str, ...] = ()  # what the viewer must know, such as that a text was cut
+    rows: int | None = None  # only so many of the last rows of each map are shown, where others only lead to them
     more: Mapping[str, Side] = field(default_factory=dict)  # further sides by name, such as coarser grids of a picture
     shown: Sequence[int] | None = None  # which of the items that are read the source side has; all of them if None
 

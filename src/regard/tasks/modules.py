@@ -14,6 +14,7 @@ EmbedsPatches    see: the same, with a vector for each patch, for saliency
 DrawsPlaces      see: the same, drawing at random where to look while it learns
 ReadsSets        sets: numbers from the elements of a set, in whatever order
 ReadsGraphs      nodes: attention along the edges of a graph
+ContinuesSeries  forecast: quantiles of the numbers that follow those of a series
 
 B batch  L length  M width  V vocabulary  C channels  H height in pixels  W width in pixels
 """
@@ -246,3 +247,30 @@ class ReadsGraphs(Protocol):
         ...
 
     def __call__(self, x: Tensor | Sparse, cells: Cells, /) -> Tensor: ...
+
+
+@runtime_checkable
+class ContinuesSeries(Protocol):
+    """Quantiles at some levels of the K steps after T known numbers.
+
+    values (B, T), calendar of the steps after them (B, T + K − 1, F), medians of K − 1 steps, said (B, K − 1)
+    """
+
+    levels: tuple[float, ...]
+    lag: int  # known numbers that are read beside the first step
+
+    def __call__(self, values: Tensor, calendar: Tensor, said: Tensor, /) -> Tensor:
+        """→ (B, K, Q)"""
+        ...
+
+    def forecast(self, values: Tensor, calendar: Tensor) -> Tensor:
+        """The same with the medians that the module says itself → (B, K, Q)"""
+        ...
+
+    def scales(self, values: Tensor) -> Tensor:
+        """The size of the changes of known numbers (B, T) → (B, 1)"""
+        ...
+
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at."""
+        ...
