@@ -139,3 +139,14 @@ def test_a_notebook_shows_the_page(watched: Callable[..., Any], tmp_path: Path, 
     frame = page.frame_locator("iframe")
     playwright.expect(frame.locator(".ranking li").first).to_be_visible()
     assert frame.locator(f"{drawn} .base").bounding_box()["height"] > 200
+
+
+def test_what_moved_the_answer_lies_over_the_picture(show: Open):
+    made = made_media.seen()
+    moved = np.random.default_rng(8).normal(size=(1, 1, 49)).astype(np.float32)
+    made["saliency"] = {"source": made_records.attention_map("saliency", moved, sums="any")}
+    page = show(made, at="view=saliency")
+    playwright.expect(page.locator(".ranking h3")).to_have_text("landscape was moved by")
+    strong = np.argsort(-np.abs(moved[0, 0]))[:9]
+    assert ranked(page) == pytest.approx({int(place): float(moved[0, 0, place]) for place in strong})
+    assert inked(page, ".patches .over") > 8

@@ -89,7 +89,7 @@ def panels(record: Record) -> tuple[list[Panel], str]:
     reached = rollout(maps) if token else None
     if reached is not None:
         found.append(_from_row("rollout", reached[0], record.sides[chosen.key]))
-    who = printable(record.sides[chosen.query].items[0]) if token else "the patch that is looked at most (outlined)"
+    who = printable(record.sides[chosen.query].items[0]) if token else "the patch that is looked at most"
     return found, f"what {who} looks at{_heads(chosen)}{left}"
 
 

@@ -1,5 +1,9 @@
 /** The patches of a picture: which item is where, what separates them, and how weights light them. */
 
+import { css, Scale } from "./palette.js";
+
+const COVER = 0.88; // of a patch that is not looked at
+
 /** @typedef {{x: number, y: number, width: number, height: number}} Box */
 
 /** Rows and columns of patches, after the items that stand before them, such as a class token. */
@@ -114,7 +118,8 @@ function apart(matrix, one, other) {
 
 /**
  * Dims the picture, less where the weights are larger; the patch of the largest weight stays as it is. The cover is grey,
- * so that lit patches stand out of white and of black pictures.
+ * so that lit patches stand out of white and of black pictures. What moved an answer is coloured instead: the stronger,
+ * the more, in one colour towards the answer and in another away from it.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {Float32Array} weights of all items
@@ -122,17 +127,20 @@ function apart(matrix, one, other) {
  * @param {number} wide
  * @param {number} high
  * @param {string} dim
+ * @param {boolean} [moved]
  */
-export function light(context, weights, grid, wide, high, dim) {
+export function light(context, weights, grid, wide, high, dim, moved = false) {
   const { rows, columns, before } = grid;
-  const most = weights.subarray(before).reduce((all, weight) => Math.max(all, weight), 1e-12);
+  const most = weights.subarray(before).reduce((all, weight) => Math.max(all, Math.abs(weight)), 1e-12);
+  const scale = new Scale(-most, most, true);
   context.fillStyle = dim;
   for (let row = 0; row < rows; row++) {
     const [top, bottom] = [Math.round((row * high) / rows), Math.round(((row + 1) * high) / rows)];
     for (let column = 0; column < columns; column++) {
       const weight = weights[before + row * columns + column];
       const [left, right] = [Math.round((column * wide) / columns), Math.round(((column + 1) * wide) / columns)];
-      context.globalAlpha = 0.88 * (1 - Math.max(weight, 0) / most);
+      if (moved) context.fillStyle = css(scale.colour(weight));
+      context.globalAlpha = moved ? 0.7 : COVER * (1 - Math.max(weight, 0) / most);
       context.fillRect(left, top, right - left, bottom - top);
     }
   }

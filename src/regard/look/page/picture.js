@@ -9,6 +9,7 @@
  * @property {string} key the side of patches
  * @property {string} caption
  * @property {string} [note]
+ * @property {boolean} [moved] whether the numbers say what moved the answer, and not what was looked at
  */
 
 import { choice, element } from "./elements.js";
@@ -106,11 +107,11 @@ export class Picture {
 
   fill() {
     if (!this.shown) return;
-    const { matrix, rows } = this.shown;
+    const { matrix, rows, moved } = this.shown;
     this.frame.style.setProperty("--ratio", String(this.ratio));
     this.surface.redraw();
-    if (this.from) this.strip.hide();
-    else this.strip.show(this.image, matrix, rows, this.keys, this.inks.dim);
+    if (this.from || rows.length < 2) this.strip.hide();
+    else this.strip.show(this.image, matrix, rows, this.keys, this.inks.dim, moved);
     this.strip.mark(this.query);
   }
 
@@ -138,15 +139,15 @@ export class Picture {
 
   describe() {
     if (!this.shown) return;
-    const { matrix, rows, columns, caption, note } = this.shown;
+    const { matrix, rows, columns, caption, note, moved } = this.shown;
     const weights = matrix.row(this.query);
     const entries = largest(weights, columns);
-    const title = `${visible(rows[this.query], 30)} looks at`;
-    const most = weights.subarray(this.keys.before).reduce((all, weight) => Math.max(all, weight), 0);
+    const title = `${visible(rows[this.query], 30)} ${moved ? "was moved by" : "looks at"}`;
+    const most = weights.subarray(this.keys.before).reduce((all, weight) => Math.max(all, Math.abs(weight)), 0);
     const how = this.from ? "Click on a patch to see where it looks. " : "";
     const lit = this.pointing
       ? `The arrows lead to the ${ARROWS} patches with the largest weights.`
-      : `Fully lit is the weight ${written(most)}.`;
+      : `${moved ? "The strongest colour is" : "Fully lit is the weight"} ${written(most)}.`;
     this.details.replaceChildren(
       ranking(entries, { title }),
       element("p", { class: "note" }, how + lit),
@@ -223,9 +224,9 @@ export class Picture {
   drawOver(context, width, height) {
     if (!this.shown) return;
     const [wide, high] = this.size(width, height);
-    const { matrix, query } = this.shown;
+    const { matrix, query, moved } = this.shown;
     const weights = matrix.row(this.query);
-    if (!this.pointing) light(context, weights, this.keys, wide, high, this.inks.dim);
+    if (!this.pointing) light(context, weights, this.keys, wide, high, this.inks.dim, moved);
     lines(context, this.keys, this.borders, wide, high, this.inks);
     const colours = { colour: this.inks.accent, rim: this.inks.paper };
     if (this.pointing) this.drawArrows(context, weights, wide, high, colours);

@@ -25,8 +25,9 @@ export class Strip {
    * @param {string[]} names
    * @param {import("./grid.js").Grid} grid
    * @param {string} dim
+   * @param {boolean} [moved]
    */
-  show(image, matrix, names, grid, dim) {
+  show(image, matrix, names, grid, dim, moved = false) {
     const ratio = image.naturalWidth ? image.naturalWidth / image.naturalHeight : grid.columns / grid.rows;
     const pixels = Math.ceil(devicePixelRatio || 1);
     const [wide, high] = [Math.round(HEIGHT * Math.min(ratio, 2.5)) * pixels, HEIGHT * pixels];
@@ -37,7 +38,7 @@ export class Strip {
         const context = canvas.getContext("2d");
         if (context && image.naturalWidth) {
           context.drawImage(image, 0, 0, wide, high);
-          light(context, matrix.row(at), grid, wide, high, dim);
+          light(context, matrix.row(at), grid, wide, high, dim, moved);
         }
         return element(
           "button",

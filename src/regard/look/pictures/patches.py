@@ -51,8 +51,10 @@ def sheet(record: Record, chosen: Map) -> Sheet:
 
     ratio = wide / high
     panel_size = (SIDE, SIDE / ratio) if ratio >= 1 else (SIDE * ratio, SIDE)
-    size = max(across * panel_size[0], 4.0), down * (panel_size[1] + 0.45) + 0.8
+    size = max(across * panel_size[0], 5.0), down * (panel_size[1] + 0.45) + 0.8
     notes = ["The number above a panel is the weight of a patch that is fully lit.", *notes_of(record, chosen)]
+    if any(panel.start is not None for panel in shown):
+        notes.insert(1, "The patch that looks is outlined; arrows lead to the patches with the largest weights.")
     return Sheet(size, title_of(record, about), notes, names, paint)
 
 

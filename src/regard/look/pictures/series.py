@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SIZE = 9.0, 5.5
 MOST_ROWS = 60  # steps of a forecast whose weights are a heat map
-MOST_TICKS = 12
+ACROSS = 85  # characters of the names on the axis of time
 FAINT = 0.18  # the opacity of an interval
 MOST_MARKED = 6  # steps named beside the heat map
 
@@ -43,7 +43,7 @@ def sheet(record: Record, chosen: Map) -> Sheet:
         else:
             below.bar(places, weights.numpy(), width=0.85, color=ACCENT)
             below.set_ylabel("weight")
-        apart = _apart(len(steps))
+        apart = _apart(len(steps), max(map(len, steps)))
         below.set_xticks(range(0, len(steps), apart), [say(step) for step in steps[::apart]])
         below.set_xlim(-0.5, len(steps) - 0.5)
         for axis in (above, below):
@@ -87,7 +87,7 @@ def _heat(
     figure.colorbar(mesh, ax=axis, label="weight", pad=0.01)
 
 
-def _apart(count: int) -> int:
+def _apart(count: int, longest: int) -> int:
     """Steps between two names on the axis: a few, or whole years of months."""
-    least = math.ceil(count / MOST_TICKS)
+    least = math.ceil(count * (longest + 3) / ACROSS)
     return next((step for step in (1, 2, 3, 6) if step >= least), math.ceil(least / 12) * 12)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.look.record import Map, Record
 
 TITLE = 600  # characters of a title
-PER_INCH = 15  # characters of a title in an inch
+PER_INCH = 13  # characters of a title in an inch
 FONT = "DejaVu Sans"  # comes with matplotlib
 STYLE = {
     "font.size": 9,

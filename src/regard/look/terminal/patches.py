@@ -63,7 +63,8 @@ def _whole(picture: Pixels, *, colour: bool) -> list[Text]:
     high, wide = _size(*picture.shape[:2])
     if colour:
         return _half_blocks(_shrunk(picture, high, wide))
-    return _shades(_shrunk(picture, high // 2, wide).mean(-1) / 255)
+    light = _shrunk(picture, high // 2, wide).mean(-1)
+    return _shades((light - light.min()) / max(float(light.max() - light.min()), 1.0))
 
 
 def _titled(name: str, lines: Sequence[Text]) -> list[Text]:
