@@ -37,8 +37,8 @@ def sentences() -> list[Sentence]:
 
 
 def write_files(folder: Path) -> None:
-    """sentences.txt, one on each line; text.txt, many on a line; labels.tsv, who acts; pairs.tsv, whether the same acts
-    in both; tags.tsv and questions.jsonl."""
+    """sentences.txt, each a text of its own; text.txt, many on a line; labels.tsv, who acts; pairs.tsv, whether the same
+    one acts in both; tags.tsv and questions.jsonl."""
     every = sentences()
     questions = [
         {
@@ -51,7 +51,7 @@ def write_files(folder: Path) -> None:
     ]
     tagged = ("".join(f"{word}\t{tag}\n" for word, tag in zip(each.text.split(), TAGS, strict=True)) for each in every)
     files = {
-        "sentences.txt": "".join(f"{each.text}\n" for each in every),
+        "sentences.txt": "\n\n".join(each.text for each in every),
         "text.txt": "\n".join(" ".join(each.text for each in every[at : at + 50]) for at in range(0, COUNT, 50)),
         "labels.tsv": "".join(f"{each.text}\t{each.subject}\n" for each in every),
         "pairs.tsv": "".join(

@@ -307,7 +307,7 @@ GALLERY: dict[str, tuple[Picture, ...]] = {
             "What attention pooling counted to find the largest number.",
             (
                 "regard train sets -o runs/gallery/sets --set model.pooling=attention --set training.steps=1500 "
-                "--set data.train=largest:train --set training.validate_every=0",
+                "--set data.train=largest:train",
                 looked("deep-sets", "sets", "'[3, 17, 99, 42, 8]'"),
             ),
         ),
