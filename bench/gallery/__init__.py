@@ -25,7 +25,7 @@ from regard.durable import write_file
 from regard.errors import RegardError
 
 OUT, RUNS, PAGE = Path("docs/gallery"), Path("runs/gallery"), Path("docs/gallery.md")
-WIDEST, COLOURS = 900, 160  # pixels, and colours of a picture
+WIDEST, COLOURS = 900, 64  # pixels, and colours of a picture
 OPENING = """# Gallery
 
 One picture for each system, made by the commands below it. The models are small and learn for seconds: digits written

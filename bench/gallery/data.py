@@ -37,9 +37,12 @@ def sentences() -> list[Sentence]:
 
 
 def write_files(folder: Path) -> None:
-    """sentences.txt, each a text of its own; text.txt, many on a line; labels.tsv, who acts; pairs.tsv, whether the same
-    one acts in both; tags.tsv and questions.jsonl."""
+    """sentences.txt, each a text of its own; text.txt, many on a line; labels.tsv, who acts; pairs.tsv, whether the
+    same one acts in both; tags.tsv and questions.jsonl."""
     every = sentences()
+    seconds = [
+        other._replace(subject=one.subject) if at % 2 else other for at, (one, other) in enumerate(pairwise(every))
+    ]
     questions = [
         {
             "context": each.text,
@@ -56,7 +59,7 @@ def write_files(folder: Path) -> None:
         "labels.tsv": "".join(f"{each.text}\t{each.subject}\n" for each in every),
         "pairs.tsv": "".join(
             f"{one.text}\t{other.text}\t{'same' if one.subject == other.subject else 'other'}\n"
-            for one, other in pairwise(every)
+            for one, other in zip(every, seconds, strict=False)
         ),
         "tags.tsv": "\n".join(tagged),
         "questions.jsonl": "".join(f"{json.dumps(each)}\n" for each in questions),
