@@ -25,7 +25,7 @@ from regard.durable import write_file
 from regard.errors import RegardError
 
 OUT, RUNS, PAGE = Path("docs/gallery"), Path("runs/gallery"), Path("docs/gallery.md")
-WIDEST, COLOURS = 900, 160  # pixels, and colours of a picture
+WIDEST, COLOURS = 900, 64  # pixels, and colours of a picture
 OPENING = """# Gallery
 
 One picture for each system, made by the commands below it. The models are small and learn for seconds: digits written
@@ -59,13 +59,18 @@ def main(arguments: list[str]) -> None:
 def make(picture: Picture) -> None:
     """Run the commands of a picture, which write it, or draw it; then make it small."""
     for command in picture.commands:
-        words = shlex.split(command)
+        words = words_of(command)
         if words[0] == "regard" and not is_trained(words):
             run(words[1:])
     path = OUT / f"{picture.name}.png"
     if picture.draw is not None:
         picture.draw(path)
     write_file(path, small(path.read_bytes()))
+
+
+def words_of(command: str) -> list[str]:
+    """The words of a command as a shell has them; a tab may be written as in $'one\\tother'."""
+    return shlex.split(command.replace("$'", "'").replace("\\t", "\t"))
 
 
 def is_trained(words: list[str]) -> bool:

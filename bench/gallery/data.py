@@ -37,9 +37,12 @@ def sentences() -> list[Sentence]:
 
 
 def write_files(folder: Path) -> None:
-    """sentences.txt, one on each line; text.txt, many on a line; labels.tsv, who acts; pairs.tsv, whether the same acts
-    in both; tags.tsv and questions.jsonl."""
+    """sentences.txt, each a text of its own; text.txt, many on a line; labels.tsv, who acts; pairs.tsv, whether the
+    same one acts in both; tags.tsv and questions.jsonl."""
     every = sentences()
+    seconds = [
+        other._replace(subject=one.subject) if at % 2 else other for at, (one, other) in enumerate(pairwise(every))
+    ]
     questions = [
         {
             "context": each.text,
@@ -51,12 +54,12 @@ def write_files(folder: Path) -> None:
     ]
     tagged = ("".join(f"{word}\t{tag}\n" for word, tag in zip(each.text.split(), TAGS, strict=True)) for each in every)
     files = {
-        "sentences.txt": "".join(f"{each.text}\n" for each in every),
+        "sentences.txt": "\n\n".join(each.text for each in every),
         "text.txt": "\n".join(" ".join(each.text for each in every[at : at + 50]) for at in range(0, COUNT, 50)),
         "labels.tsv": "".join(f"{each.text}\t{each.subject}\n" for each in every),
         "pairs.tsv": "".join(
             f"{one.text}\t{other.text}\t{'same' if one.subject == other.subject else 'other'}\n"
-            for one, other in pairwise(every)
+            for one, other in zip(every, seconds, strict=False)
         ),
         "tags.tsv": "\n".join(tagged),
         "questions.jsonl": "".join(f"{json.dumps(each)}\n" for each in questions),

@@ -109,7 +109,7 @@ def beam(path: Path) -> None:
 def statistics(path: Path) -> None:
     """Entropy and habits of each head of the model `bert`."""
     model = regard.load(RUNS / "bert")
-    lines = (RUNS / "sentences.txt").read_text("utf-8").splitlines()[:200]
+    lines = (RUNS / "sentences.txt").read_text("utf-8").split("\n\n")[:200]
     heads = model.statistics([model.surface.parse(line) for line in lines])["heads"]
     measures = [name for name in heads[0] if name not in ("map", "head")]
     layers = list(dict.fromkeys(each["map"] for each in heads))

@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.gallery import drawings
 
 DIGITS = '"3 1 4 1 5 9"'
+GAP = '"the red [MASK] likes the old dog ."'
 SENTENCE = '"the red cat likes the old dog ."'
 SMALL = "--set model.layers=2 --set model.heads=4"
 TRANSFORMER = f"--set model.kind=transformer {SMALL} --set model.hidden=96 --set training.learning_rate=0.005"
@@ -54,9 +55,8 @@ def writing(name: str, system: str, says: str, *changes: str) -> Picture:
     return Picture(name, system, says, (trained("text", name, *changes), looked(name, name, '". the red cat"')))
 
 
-def filling(name: str, system: str, says: str, *changes: str) -> Picture:
+def filling(name: str, system: str, says: str, *changes: str, text: str = GAP) -> Picture:
     """A model that fills gaps, and what it looks at."""
-    text = '"the red [MASK] likes the old dog ."'
     return Picture(name, system, says, (trained("fill", name, *changes), looked(name, name, text)))
 
 
@@ -82,7 +82,7 @@ GALLERY: dict[str, tuple[Picture, ...]] = {
             "lstm",
             "LSTM: gates seen as attention",
             "How much of each word the state still holds.",
-            "--set model.cell=lstm",
+            "--set model.cell=lstm --set training.steps=400",
         ),
         writing(
             "gru",
@@ -220,7 +220,7 @@ GALLERY: dict[str, tuple[Picture, ...]] = {
             "bert",
             "BERT",
             "Attention from and to a gap.",
-            (BERT, looked("bert", "bert", '"the red [MASK] likes the old dog ."')),
+            (BERT, looked("bert", "bert", GAP)),
         ),
         head(
             "pair-class",
@@ -228,7 +228,7 @@ GALLERY: dict[str, tuple[Picture, ...]] = {
             "Does the same one act in both?",
             "$'the red cat likes the old dog .\\tthe small cat sees the red bird .'",
             "--set data.train=runs/gallery/pairs.tsv --set data.columns.text=1 --set data.columns.pair=2",
-            "--set data.columns.label=3 --set training.steps=400",
+            "--set data.columns.label=3 --set training.steps=500 --set training.learning_rate=0.001",
         ),
         head(
             "class",
@@ -254,13 +254,14 @@ GALLERY: dict[str, tuple[Picture, ...]] = {
         filling(
             "elmo",
             "ELMo",
-            "The gates of two LSTMs, one in each direction.",
+            "Two LSTMs, one in each direction: the gates of the one that reads from the beginning.",
             "--set model.kind=elmo --set model.layers=1",
+            text=SENTENCE,
         ),
         Picture(
             "statistics",
             "what BERT looks at (Clark 2019)",
-            "Each head of two layers over all sentences.",
+            "What each head of two layers does on average over 200 sentences.",
             (BERT,),
             drawings.statistics,
         ),
@@ -273,7 +274,7 @@ GALLERY: dict[str, tuple[Picture, ...]] = {
         writing(
             "transformer-xl",
             "Transformer-XL",
-            "The first columns are the memory of the segment before.",
+            "Positions are relative: weights follow the distance between words.",
             f"--set model.kind=transformer_xl {SMALL} --set model.memory=32 --set training.learning_rate=0.003",
         ),
     ),
@@ -307,7 +308,7 @@ GALLERY: dict[str, tuple[Picture, ...]] = {
             "What attention pooling counted to find the largest number.",
             (
                 "regard train sets -o runs/gallery/sets --set model.pooling=attention --set training.steps=1500 "
-                "--set data.train=largest:train --set training.validate_every=0",
+                "--set data.train=largest:train",
                 looked("deep-sets", "sets", "'[3, 17, 99, 42, 8]'"),
             ),
         ),

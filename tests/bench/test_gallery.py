@@ -1,6 +1,6 @@
 """The gallery: every entry has its picture, small, and its commands are those that the command line takes."""
 
-import shlex
+import io
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,7 @@ def test_what_a_command_trains_is_a_recipe_and_what_it_draws_is_the_picture(
     monkeypatch.chdir(ROOT)
     assert picture.shown
     for command in picture.commands:
-        words = shlex.split(command.replace("$'", "'"))
+        words = gallery.words_of(command)
         if words[1] == "train":
             recipes.load(words[2], [words[at + 1] for at, word in enumerate(words) if word == "--set"])
     if picture.draw is None:
@@ -65,8 +65,6 @@ def test_the_files_say_what_the_sentences_say(tmp_path: Path):
 
 
 def test_a_picture_is_made_small():
-    import io
-
     written = io.BytesIO()
     Image.effect_noise((2000, 100), 50).save(written, "PNG")
     with Image.open(io.BytesIO(gallery.small(written.getvalue()))) as image:

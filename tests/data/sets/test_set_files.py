@@ -151,7 +151,7 @@ def flat(sizes: list[int]) -> FlatSets:
 
 @given(
     sizes=some.lists(some.integers(1, 9), min_size=1, max_size=40),
-    batch_size=some.integers(1, 7),
+    batch_size=some.integers(2, 7),
     world=some.integers(1, 3),
 )
 def test_every_set_is_in_one_batch_whole_and_padded_with_zeros(sizes: list[int], batch_size: int, world: int):
