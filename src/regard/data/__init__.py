@@ -1,5 +1,6 @@
-"""From files to batches, by medium: pairs of texts, running text, rows of texts, pictures, graphs, sets and series. This
-room knows no model and no task.
+"""From files to batches, by medium: pairs of texts, running text, rows of texts, pictures, graphs, sets and series.
+
+This room knows no model and no task.
 
 files             lines, TSV, CSV, JSONL and Parquet, with errors by file and line
 made              examples made by a rule: lists of operations, copying, addition

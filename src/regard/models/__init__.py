@@ -132,11 +132,6 @@ SIZES: dict[Form, dict[str, int]] = {
     "pictures": {"channels": 3, "rows": 32, "columns": 32, "outputs": 10},
     "sets": {"features": 1, "outputs": 1},
     "graphs": {"features": 16, "outputs": 2},
-}
-
-SIZES: dict[
-    Form, dict[str, int]
-] = {  # those that the data decides, by form, and what `build` takes where none are given
     "series": {"season": 12, "calendar": 2},
 }
 
