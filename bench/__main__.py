@@ -18,6 +18,7 @@ WORKS = {
     "decode-latency": ("bench.decoding_speed:latency", "answering one sentence at a time, beside three peers"),
     "train-gpt": ("bench.writing_speed:training", "learning, GPT in two sizes: tokens/s beside Hugging Face's GPT-2"),
     "generate": ("bench.writing_speed:generating", "writing with a GPT, 1 and 16 texts at a time, beside `generate`"),
+    "train-vit": ("bench.see:speed", "learning, ViT: pictures/s beside Hugging Face's ViT"),
     "run": ("bench.end_to_end:main", "`regard run` from text to text beside CTranslate2 driven by hand"),
     "startup": ("bench.startup:main", "a cold process to one translated sentence, beside transformers"),
     "memory": ("bench.memory:main", "peak resident memory of learning and of answering, beside peers"),
@@ -32,6 +33,13 @@ WORKS = {
     "families": ("bench.families:main", "RNN, ConvS2S and Transformer of one size: score, cost, path, time, memory"),
     "listops": ("bench.listops:main", "forms of attention on nested lists of digits, beside a bag of words"),
     "check": ("bench.check:main", "examples that `regard check` looks at in a second, and what it finds"),
+    "sets": ("bench.sets:main", "the largest of ten numbers: mean absolute error of each pooling, as published"),
+    "gallery": (
+        "bench.gallery:main",
+        "docs/gallery.md: one picture for each system, from models that learn in seconds",
+    ),
+    "captions": ("bench.captions:main", "captions of drawn pictures: soft and hard attention, and a Transformer"),
+    "nodes": ("bench.nodes:main", "GAT on Cora and Citeseer, DictionaryLookup, and an epoch beside PyTorch Geometric"),
     "kill": ("bench.kill:main", "a run killed at 20 random moments against one left in peace"),
     "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),
@@ -42,6 +50,7 @@ WORKS = {
     "conll2003": ("bench.fine_tuning:conll2003", "MiniLM fine-tuned on CoNLL-2003: F1 of names"),
     "squad": ("bench.fine_tuning:squad", "MiniLM fine-tuned on questions of SQuAD: F1 of answers"),
     "same": ("bench.same:main", "every task beside an earlier checkout: the same losses, weights and answers"),
+    "see": ("bench.see:marks", "Fashion-MNIST and CIFAR-10 with 0.28 million parameters: accuracy, time"),
     "tatoeba": ("bench.recipes:tatoeba", "what `regard train pairs` reaches on English-French, untuned"),
 }
 

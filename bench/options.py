@@ -8,13 +8,14 @@ from pathlib import Path, PurePath
 
 
 def parser(
-    work: str, about: str | None, *, data: str = "folder of Multi30k, with tok/ inside"
+    work: str, about: str | None, *, data: str | None = "folder of Multi30k, with tok/ inside"
 ) -> argparse.ArgumentParser:
     """For a work; some have options of their own to add."""
     made = argparse.ArgumentParser(
         prog=f"python -m bench {work}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--data", type=Path, required=True, help=data)
+    if data is not None:
+        made.add_argument("--data", type=Path, required=True, help=data)
     made.add_argument("--repeats", type=int, default=5, help="how often each system is measured, in turn")
     made.add_argument("--threads", type=int, default=2, help="that each system may use")
     made.add_argument("--only", action="append", default=[], metavar="TEXT", help="peers whose name holds this; repeat")

@@ -38,7 +38,11 @@ from regard.tasks.surfaces import Answer, text_of
 
 # what every task keeps
 
-LINES = {"rank": "cat\ta cat\ta dog", "answer": "who?\tthe cat sat"}  # inputs of tasks that need more than one text
+LINES = {  # inputs of tasks that need more than one text, or none
+    "rank": "cat\ta cat\ta dog",
+    "answer": "who?\tthe cat sat",
+    "sets": "[3, 17]",
+}
 TEXTS = [Answer("ein Tier", -1.5, (5, 7), (-1.0, -0.5), alignment=((0, 1),), pieces=("ein", "Tier"))]
 ANSWERS: dict[str, object] = {  # one answer of each task, with every key that it may have
     "translate": TEXTS,
@@ -50,6 +54,11 @@ ANSWERS: dict[str, object] = {  # one answer of each task, with every key that i
     "answer": {"score": 0.5, "start": 4, "end": 7, "answer": "cat"},
     "fill": [[{"score": 0.5, "token": 5, "token_str": "cat", "sequence": "the cat"}]],
     "rank": [{"text": "a cat", "score": 0.5, "index": 0}],
+    "see": [{"label": "cat", "score": 0.75}, {"label": "dog", "score": 0.25}],
+    "sets": [99.5],
+    "caption": TEXTS,
+    "nodes": [{"label": "yes", "score": 0.75}, {"label": "no", "score": 0.25}],
+    "forecast": [{"unique_id": "a", "ds": "2020-01-01", "forecast": 1.5, "lo-80": 1.0, "hi-80": 2.0}],
 }
 
 

@@ -141,7 +141,7 @@ CHOICES: dict[str, list[Pattern]] = {
         *(Blocks(4, Window(3)), Blocks(8, Window(2) | Global(1) | Random(1, seed=3)), Blocks(6, Window(2))),
         *(Blocks(4, Padding(torch.tensor([3, 1]))), Edges(PAIRS) | Window(5)),
     ],
-    "neighbours": [Random(3), Window(3), Window(5, dilation=7), Window(2, stride=2), Random(2) & Padding(LENGTHS)],
+    "neighbours": [Random(3), Window(3), Window(5, dilation=7), Window(2, stride=2), Window(3) & Padding(LENGTHS)],
     "edges": [
         Edges(PAIRS),
         Edges(PAIRS) & Padding(LENGTHS),

@@ -72,7 +72,7 @@ def assert_weights(weights: Tensor) -> None:
 PATTERNS: list[Pattern] = [
     *(All(), Causal(), Padding(torch.tensor([5, 0])), Matrix(torch.arange(LENGTH * LENGTH).view(LENGTH, -1) % 5 == 0)),
     *(Window(3), Window(5) & Padding(torch.tensor([20, 0])), Window(3) | Global(1), Blocks(5, Window(1) | Random(1))),
-    *(Window(3, dilation=5), Random(2), Random(0), Random(3) & Padding(torch.tensor([9, 30])), Blocks(4, ~All())),
+    *(Window(3, dilation=5), Random(2), Random(0), Window(3) & Padding(torch.tensor([9, 30])), Blocks(4, ~All())),
     *(Edges(torch.tensor([[0, 3], [36, 1], [0, 4]])), Edges(torch.empty(0, 2).long()), ~Causal()),
 ]
 

@@ -125,6 +125,18 @@ def test_a_large_key_of_the_future_changes_no_earlier_output_to_the_bit(pattern:
         assert not torch.equal(after[:, :, place:], before[:, :, place:])
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=4), st.sampled_from([1, 8, 24]), st.integers(0, 4))
+def test_random_blocks_are_drawn_for_each_row_by_itself(lengths: list[int], size: int, count: int) -> None:
+    pattern, longest = Blocks(size, Window(3) | Random(count, seed=5)), max(*lengths, 1)
+    inputs = tensors(len(lengths), longest, longest)
+    padded = attend(*inputs, pattern=pattern & Padding(torch.tensor(lengths)))
+    for row, length in enumerate(lengths):
+        alone = [x[row : row + 1, :, :length] for x in inputs]
+        if length:
+            assert_close(padded[row : row + 1, :, :length], attend(*alone, pattern=pattern))
+
+
 def test_a_pattern_comes_apart_into_what_all_rows_share_and_the_keys_of_each() -> None:
     lengths, missing = torch.tensor([5, 3]), torch.tensor([0, 1])
     found = (Causal() & Window(5) & Delay(missing) & Padding(lengths)).spans()

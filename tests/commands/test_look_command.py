@@ -7,10 +7,11 @@ import urllib.request
 import pytest
 from rich.console import Console
 
-from regard.commands.look import draw, run
+from regard.commands.look import run
 from regard.errors import RegardError
 from regard.look import live
 from regard.look.record import Record
+from regard.look.terminal import show
 from small_models import copying, reversing
 
 WORD = "badce"
@@ -35,7 +36,7 @@ def test_a_pipe_gets_blocks_and_the_answer_and_no_colour(capsys):
 def test_a_terminal_gets_colour():
     console = Console(force_terminal=True, color_system="truecolor", width=100)
     with console.capture() as shown:
-        draw(reversing("transformer").look(WORD), console)
+        show(reversing("transformer").look(WORD), console)
     assert "\x1b[48;2;" in shown.get()
 
 
@@ -85,6 +86,14 @@ def test_what_is_no_model_or_in_the_wrong_order_is_refused(tmp_path):
         look(str(tmp_path), WORD)
     with pytest.raises(RegardError, match="model directories, then one text"):
         look(WORD, reversing("transformer"))
+
+
+def test_the_live_page_is_refused_for_models_that_read_files(monkeypatch):
+    model = reversing("transformer")
+    monkeypatch.setattr(type(model.surface), "files", True)
+    monkeypatch.setattr(type(model.surface), "example", "photo.jpg")
+    with pytest.raises(RegardError, match=r"looks at files.* photo\.jpg -o look\.html"):
+        look(model)
 
 
 def test_two_models_answer_live_side_by_side():

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import made_media
 import made_records
 import numpy as np
 import pytest
@@ -386,11 +387,13 @@ def test_text_that_would_be_harmful_is_found_by_the_test_for_it(show: Open):
     assert page.evaluate(UNSEEMLY) == ["a\u202eb"]
 
 
-@pytest.mark.parametrize("kind", ["picture", "graph"])
-def test_hostile_names_of_patches_and_nodes_are_text(show: Open, kind: str):
-    made = made_records.picture() if kind == "picture" else made_records.graph()
-    (side,) = made["sides"].values()
-    side["items"] = [made_records.HOSTILE[place % len(made_records.HOSTILE)] for place in range(len(side["items"]))]
+@pytest.mark.parametrize("made", [made_media.captioned(), made_media.citations(), made_media.passengers()])
+def test_hostile_names_of_patches_nodes_and_steps_are_text(show: Open, made: made_records.Record):
+    for side in made["sides"].values():
+        for field in ("items", "labels"):
+            if field in side:
+                count = len(side[field])
+                side[field] = [made_records.HOSTILE[place % len(made_records.HOSTILE)] for place in range(count)]
     page = show(made)
     for view in page.locator("[role=tab]").evaluate_all("all => all.map(tab => tab.dataset.view)"):
         page.locator(f"[data-view={view}]").first.click()

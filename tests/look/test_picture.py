@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from regard.look import page, picture
-from regard.look.palette import SEQUENTIAL, ramp
+from regard.look import page
+from regard.look.palette import CLASSES, SEQUENTIAL, distinct, ramp
+from regard.look.pictures import draw, sheet
 from regard.look.record import Map, Record
 from regard.look.show import scale_end
 from regard.tasks.base import Side
@@ -36,6 +37,15 @@ def test_the_stops_are_those_of_the_page():
     assert [tuple(map(float, stop)) for stop in stops] == [tuple(map(float, stop)) for stop in SEQUENTIAL]
 
 
+def test_the_colours_of_classes_are_those_of_the_page():
+    script = (Path(page.__file__).parent / "page" / "palette.js").read_text("utf-8")
+    light = script[script.index("const HEADS") :].partition("dark:")[0]
+    stops = re.findall(r"\[([\d.]+), ([\d.]+), ([\d.]+)\]", light)
+    assert [tuple(map(float, stop)) for stop in stops] == [tuple(map(float, stop)) for stop in CLASSES]
+    apart = np.linalg.norm(distinct()[:, None] - distinct(), axis=-1)
+    assert apart[~np.eye(len(CLASSES), dtype=bool)].min() > 0.2
+
+
 def test_colours_get_darker_step_by_step():
     light = ramp() @ [0.2126, 0.7152, 0.0722]
     assert light.shape == (256,)
@@ -46,32 +56,32 @@ def test_colours_get_darker_step_by_step():
 
 def test_a_picture_has_a_bar_of_colours_a_whole_title_and_the_notes():
     title = "the words of a title that is long " * 8
-    found = text_of(picture.draw(made(title=title, notes=("The text was cut to 256 tokens.",)), ".svg"))
+    found = text_of(draw(made(title=title, notes=("The text was cut to 256 tokens.",)), ".svg"))
     assert found.count("title") == 8
     assert "weight" in found
     assert "cut to 256 tokens" in found
 
 
 def test_an_svg_keeps_every_character():
-    assert "注意" in text_of(picture.draw(made(("注意", "b", "c")), ".svg"))
+    assert "注意" in text_of(draw(made(("注意", "b", "c")), ".svg"))
 
 
 @pytest.mark.parametrize("suffix", [".png", ".pdf"])
 def test_a_character_that_no_font_has_is_a_square_and_is_named(suffix: str, monkeypatch: pytest.MonkeyPatch):
     written: list[str] = []
-    monkeypatch.setattr(picture, "_wrapped", lambda text, _inches: written.append(text) or text)
-    own = picture._characters
-    monkeypatch.setattr(picture, "_characters", lambda path: own(path) - {ord("ж")})
-    picture.draw(made(("ж", "b", "c")), suffix)
+    monkeypatch.setattr(sheet, "_wrapped", lambda text, _inches: written.append(text) or text)
+    own = sheet._characters
+    monkeypatch.setattr(sheet, "_characters", lambda path: own(path) - {ord("ж")})
+    draw(made(("ж", "b", "c")), suffix)
     assert "no font of this computer has: U+0436." in written[-1]
 
 
 def test_a_font_that_has_the_character_is_found(monkeypatch: pytest.MonkeyPatch):
     """The fonts that come with matplotlib have it: ℵ in the second of them if the first lacked it."""
-    own = picture._characters
-    first = picture._file(picture.FONT)
-    monkeypatch.setattr(picture, "_characters", lambda path: own(path) - {0x2135} if path == first else own(path))
-    families, missing = picture._fonts("aℵ")
+    own = sheet._characters
+    first = sheet._file(sheet.FONT)
+    monkeypatch.setattr(sheet, "_characters", lambda path: own(path) - {0x2135} if path == first else own(path))
+    families, missing = sheet._fonts("aℵ")
     assert missing == ""
     assert len(families) == 2
 
@@ -95,13 +105,13 @@ def test_a_picture_says_where_its_colours_end():
     weights = torch.full((1, 8, 8), 0.04)
     weights[..., 0] = 0.72
     each = Map("m", "self", "s", "s", weights, (0,))
-    found = text_of(picture.draw(Record("", {"s": Side(tuple("abcdefgh"))}, (each,)), ".svg"))
+    found = text_of(draw(Record("", {"s": Side(tuple("abcdefgh"))}, (each,)), ".svg"))
     assert "Colours end at 0.09; larger weights, up to 0.72" in found
 
 
 def test_a_causal_map_names_the_token_read_and_the_token_said():
     each = Map("m", "self", "target", "target", torch.eye(2)[None], (0,), inputs=("RO", "O"))
-    found = text_of(picture.draw(Record("", {"target": Side(("O", "Romeo"))}, (each,)), ".svg"))
+    found = text_of(draw(Record("", {"target": Side(("O", "Romeo"))}, (each,)), ".svg"))
     assert "RO ▸ O" in found
     assert "O ▸ Romeo" in found
     assert "the weights from x, the last token read, when y was predicted" in found

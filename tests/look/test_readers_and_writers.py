@@ -17,13 +17,14 @@ import tiny_bert
 import tiny_gpt2
 from regard import models
 from regard.api.exchange import import_model
-from regard.commands.look import draw, run
+from regard.commands.look import run
 from regard.data.tokenizers import Tokenizer
 from regard.decoding import DecodingConfig
 from regard.errors import RegardError
 from regard.look.capture import capture
 from regard.look.record import Record
 from regard.look.statistics import statistics
+from regard.look.terminal import show
 from regard.tasks.base import Looking
 from regard.tasks.counting import counted_by
 from regard.tasks.write.task import Write
@@ -186,8 +187,8 @@ def test_gates_of_a_recurrent_writer_are_over_the_past():
 def test_the_terminal_shows_what_looks_and_the_likeliest_choices(bert: tuple[Any, Any], gpt: tuple[Any, Any]):
     console = Console(width=200, color_system=None)
     with console.capture() as shown:
-        draw(bert[1].look(MASKED), console)
-        draw(gpt[1].look("ab", reference=" ab"), console)
+        show(bert[1].look(MASKED), console)
+        show(gpt[1].look("ab", reference=" ab"), console)
     lines = shown.get().splitlines()
     assert any(
         line.split() == ["[CLS]", "the", "[MASK]", "sat", "on", "a", "red", "[MASK]", ".", "[SEP]"] for line in lines

@@ -43,6 +43,28 @@ def test_json_and_back_is_the_same_record(seed: int, heads: int, queries: int, k
     assert (again.sides, again.answer, again.title) == (record.sides, record.answer, record.title)
 
 
+def test_sides_of_every_kind_go_to_json_and_back():
+    bands = ((0.5, (1.0, 1.5), (3.0, 3.5)), (0.95, (-1.0, -2.0), (4.0, 5.0)))
+    sides = {
+        "image": Side(("[CLS]", "left", "right"), "patches", rows=1, columns=2, picture="data:image/png;base64,"),
+        "papers": Side(("one", "two"), "nodes", edges=((0, 1),), labels=("theory", "practice")),
+        "future": Side(("May", "June"), "steps", values=(2.0, 2.5), bands=bands),
+    }
+    assert Record.from_json(json.loads(json.dumps(Record("", sides, ()).to_json()))).sides == sides
+
+
+def test_a_gap_in_a_series_is_null_in_json():
+    past = Side(("a", "b"), "steps", values=(math.nan, 1.0), bands=((0.8, (0.0, 0.5), (math.inf, 1.5)),))
+    stored = json.loads(json.dumps(Record("", {"past": past}, ()).to_json(), allow_nan=False))
+    assert stored["sides"]["past"]["values"] == [None, 1.0]
+    found = Record.from_json(stored).sides["past"]
+    assert found.values is not None
+    assert found.bands is not None
+    assert math.isnan(found.values[0])
+    assert math.isnan(found.bands[0][2][0])
+    assert found.bands[0][1] == (0.0, 0.5)
+
+
 def test_many_weights_are_stored_as_bytes_and_stay_close(monkeypatch: pytest.MonkeyPatch):
     weights = torch.rand(2, 11, 11).softmax(-1)
     monkeypatch.setattr(subject, "PRECISE", 2 * weights.numel() - 1)  # more than one map of the two has, less than both

@@ -2,9 +2,8 @@ import torch
 from rich.cells import cell_len
 from rich.console import Console
 
-from regard.commands.look import draw
 from regard.look.record import Map, Record, Side
-from regard.look.terminal import heat_map
+from regard.look.terminal import heat_map, show
 
 WEIGHTS = torch.tensor([[0.0, 0.25, 0.5], [0.75, 1.0, 0.1]])
 
@@ -76,6 +75,6 @@ def test_notes_stand_above_the_map():
     each = Map("m", "self", "s", "s", torch.eye(2)[None], (0,))
     console = Console(width=80, color_system=None)
     with console.capture() as shown:
-        draw(Record("", {"s": Side(("a", "b"))}, (each,), notes=("The text was cut to [2] tokens.",)), console)
+        show(Record("", {"s": Side(("a", "b"))}, (each,), notes=("The text was cut to [2] tokens.",)), console)
     found = shown.get()
     assert found.index("The text was cut to [2] tokens.") < found.index("██")

@@ -30,12 +30,24 @@ def texts() -> tuple[torch.Tensor, torch.Tensor]:
     return tokens, torch.tensor([4, 9, 11])
 
 
-def test_a_padded_text_is_the_same_alone():
-    model, (tokens, lengths) = tiny(), texts()
+@pytest.mark.parametrize("position", ["none", "sinusoidal", "learned", "shaw", "rotary", "alibi"])
+def test_a_padded_text_is_the_same_alone(position: str):
+    model, (tokens, lengths) = tiny(position=position), texts()
     together = model(tokens)
     for row, length in enumerate(lengths.tolist()):
         alone = model(tokens[row : row + 1, :length])
         assert_close(together[row : row + 1, :length], alone, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("position", ["none", "sinusoidal", "learned", "shaw", "rotary", "alibi"])
+def test_only_without_positions_the_order_changes_nothing(position: str):
+    model, tokens = tiny(position=position), texts()[0][2:]
+    order = torch.randperm(tokens.shape[1], generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        for parameter in model.parameters():  # some schemes start as zeros
+            parameter.add_(torch.randn(parameter.shape) / 10)
+        difference = (model(tokens)[:, order] - model(tokens[:, order])).abs().max()
+    assert difference < 1e-5 if position == "none" else difference > 1e-4
 
 
 def test_both_sides_of_a_word_count():

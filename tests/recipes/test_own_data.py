@@ -167,3 +167,35 @@ def test_a_recipe_of_ones_own_keeps_all_that_it_names(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('[data]\ntrain = "a.tsv"\ntest = "t.tsv"\n[model]\nkind = "transformer"')
     assert recipes.load(path, ["data.train=b.tsv"]).data.test == "t.tsv"
+
+
+SETS = [
+    ({"set": [1, 2], "label": "x"}, {"set": "set", "label": "label"}),
+    ({"id": 7, "points": [[1, 2]], "class": "x"}, {"set": "points", "label": "class"}),
+    ({"basket": ["a"], "total": 3.5}, {"set": "basket", "label": "total"}),
+    ({"input": [1, 2], "target": [1.0, 2.0]}, {"set": "input", "label": "target"}),
+]
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize(("row", "columns"), SETS, ids=lambda value: str(value)[:30])
+def test_a_column_of_lists_is_a_set(tmp_path, row, columns, suffix):
+    name = str(tmp_path / f"a{suffix}")
+    if suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), name)
+    else:
+        (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    assert recipe_for(name) == ("sets", f"its column {columns['set']!r} holds lists")
+    assert find_columns(name, ("set", "label"))[0] == columns
+    told: list[str] = []
+    recipe = recipes.load(name, tell=told.append)
+    assert (recipe.task, recipe.data.columns.set, recipe.data.train) == ("sets", columns["set"], name)
+    assert any("columns: set = " in sentence for sentence in told)
+
+
+def test_lists_of_words_with_their_tags_are_no_sets(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"tokens": ["a"], "ner_tags": ["O"]}) + "\n")
+    assert recipe_for(str(tmp_path / "a.jsonl"))[0] == "tags"
+    (tmp_path / "b.jsonl").write_text(json.dumps({"one": [1], "two": [2], "three": 3, "four": 4}) + "\n")
+    with pytest.raises(RegardError, match=r"no recipe fits .*b\.jsonl"):
+        recipe_for(str(tmp_path / "b.jsonl"))

@@ -40,7 +40,10 @@ def open_model(directory: ModelDirectory) -> Imported:
     codec = directory.codec(recipe.model.ids())
     use = tasks.task(recipe.task).uses
     head = Head(use, codec.labels) if use == "text" or use == "tokens" or use == "span" else None
-    return Imported(recipe.model, merged(directory.weights()), codec.tokenizers, directory.path, head)
+    weights = merged(directory.weights())
+    return Imported(
+        recipe.model, weights, codec.tokenizers, directory.path, head, labels=codec.labels, numbers=codec.numbers
+    )
 
 
 def completed(recipe: recipes.Wish) -> tuple[Complete, Imported | None]:

@@ -32,7 +32,7 @@ def import_model(source: str | Path, out: str | Path) -> Complete:
     made = require_new(path_of(out))
     directory = find_directory(source if isinstance(source, str) else path_of(source))
     came = import_directory(directory)
-    if came.tokenizers is None:
+    if came.tokenizers is None and not came.numbers:
         raise RegardError(f"{directory} has no tokenizer (tokenizer.json, vocab.txt or source.spm); add it")
     config, data = came.config, {}
     use = _use(came)
@@ -45,7 +45,7 @@ def import_model(source: str | Path, out: str | Path) -> Complete:
     tables = {"task": task, "data": data, "model": config.model_dump()}
     recipe = complete(recipes.make(tables, where=str(directory)), where=str(directory))
     files = {
-        **codec_files(Codec(came.tokenizers, () if came.head is None else tuple(came.head.labels))),
+        **codec_files(Codec(came.tokenizers, came.labels if came.head is None else came.head.labels, came.numbers)),
         RECIPE: recipe.to_toml().encode(),
         REPORT: reports.dump(_report(came, task=task, kind=config.kind)),
         WEIGHTS: to_bytes(dict(came.weights), Note(model=recipe.model.model_dump(mode="json"))),
@@ -75,7 +75,14 @@ def export_model(directory: str | Path, out: str | Path) -> None:
         if pooling in WAYS.values():
             more = pooling_files(pooling=pooling, width=model.config.width, longest=longest)
     export_directory(
-        out, config=model.config, weights=model.weights, tokenizers=model.tokenizers, head=model.head, more=more
+        out,
+        config=model.config,
+        weights=model.weights,
+        tokenizers=model.tokenizers,
+        head=model.head,
+        labels=model.labels,
+        numbers=model.numbers,
+        more=more,
     )
 
 

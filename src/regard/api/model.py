@@ -189,4 +189,4 @@ def examples_of(recipe: Complete, path: Path) -> object:
             return kind.read(entry, table, key=key)
     if not table.train:
         raise RegardError(f"{path} was trained elsewhere and names no data to score it on; name a file with --data")
-    return kind.open(setting(recipe), None).valid
+    return kind.open(setting(recipe), None).judged

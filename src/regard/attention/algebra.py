@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+Keys = int | Tensor  # how many keys there are, or how many each row of the batch has: (B, 1, 1 …)
+
 
 @dataclass(frozen=True, eq=False)
 class Span:
@@ -45,7 +47,7 @@ class Pattern:
     puts (B, 1) or (B, H) in front.
     """
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         """Whether the query at position i may look at the key at position j, where there are `keys` keys."""
         raise NotImplementedError
 
@@ -92,6 +94,20 @@ class Pattern:
         """Whether the distance j − i alone decides."""
         return False
 
+    @property
+    def counts_keys(self) -> bool:
+        """Whether the number of keys decides too, and not the positions alone."""
+        return any(part.counts_keys for part in self.parts())
+
+    @property
+    def grain(self) -> int:
+        """Numbers of keys that give the same multiple of this, rounded up, give the same pattern."""
+        return 1
+
+    def ends(self) -> Tensor | None:
+        """How many keys each row of the batch has (B,), where this pattern says so."""
+        return None
+
     def parts(self) -> list[Pattern]:
         """The patterns that this one is made of."""
         return [part for part in vars(self).values() if isinstance(part, Pattern)]
@@ -122,7 +138,7 @@ class Pattern:
 class All(Pattern):
     """Every query may look at every key."""
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         return torch.ones(torch.broadcast_shapes(i.shape, j.shape), dtype=torch.bool, device=i.device)
 
     @property
@@ -140,7 +156,7 @@ class Shifted(Pattern):
     pattern: Pattern
     start: int
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         return self.pattern.allows(i + self.start, j, keys)
 
     def blocks(self, size: int, queries: int, keys: int) -> Tensor | None:
@@ -157,7 +173,10 @@ class Shifted(Pattern):
 
 @dataclass(frozen=True)
 class And(Pattern):
-    """Allowed by both."""
+    """Allowed by both.
+
+    Where one of them says how many keys each row of the batch has, the other counts these keys, and not the padding.
+    """
 
     left: Pattern
     right: Pattern
@@ -165,15 +184,30 @@ class And(Pattern):
     def delay(self, missing: Tensor) -> Pattern:
         return And(self.left.delay(missing), self.right.delay(missing))
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
-        return self.left.allows(i, j, keys) & self.right.allows(i, j, keys)
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
+        axes = max(i.dim(), j.dim())
+        counts = [keys if ends is None else _per_row(ends, axes, j).clamp(max=keys) for ends in self._counted()]
+        return self.left.allows(i, j, counts[0]) & self.right.allows(i, j, counts[1])
+
+    def ends(self) -> Tensor | None:
+        left, right = self.left.ends(), self.right.ends()
+        return right if left is None else left if right is None else torch.minimum(left, right)
+
+    def _counted(self) -> tuple[Tensor | None, Tensor | None]:
+        """How many keys each row has (B,) for the left and the right pattern; None where all keys count."""
+        left, right = self.left, self.right
+        return right.ends() if left.counts_keys else None, left.ends() if right.counts_keys else None
 
     def blocks(self, size: int, queries: int, keys: int) -> Tensor | None:
-        left, right = self.left.blocks(size, queries, keys), self.right.blocks(size, queries, keys)
+        left, right = (
+            part.blocks(size, queries, keys) if ends is None else _touched_in_rows(part, ends, size, queries, keys)
+            for part, ends in zip(self.parts(), self._counted(), strict=True)
+        )
         return right if left is None else left if right is None else left & right
 
     def neighbours(self, queries: int, keys: int) -> Tensor | None:
-        tables = [part.neighbours(queries, keys) for part in self.parts()]
+        ones = zip(self.parts(), self._counted(), strict=True)
+        tables = [part.neighbours(queries, keys) for part, ends in ones if ends is None]
         return min((table for table in tables if table is not None), key=lambda table: table.shape[1], default=None)
 
     def edges(self) -> Tensor | None:
@@ -201,7 +235,7 @@ class Or(Pattern):
     left: Pattern
     right: Pattern
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         return self.left.allows(i, j, keys) | self.right.allows(i, j, keys)
 
     def blocks(self, size: int, queries: int, keys: int) -> Tensor | None:
@@ -219,7 +253,7 @@ class Not(Pattern):
 
     pattern: Pattern
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         return ~self.pattern.allows(i, j, keys)
 
 
@@ -232,7 +266,7 @@ class Delay(Pattern):
 
     missing: Tensor
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         shape = torch.broadcast_shapes(i.shape, j.shape)
         return (j >= _per_row(self.missing, len(shape), j)).expand(-1, -1, *shape)
 
@@ -250,7 +284,7 @@ class Delayed(Pattern):
     pattern: Pattern
     missing: Tensor
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         start = _per_row(self.missing, max(i.dim(), j.dim()), j)
         return self.pattern.allows(i - start, j - start, keys) & (j >= start)
 
@@ -260,6 +294,17 @@ class Delayed(Pattern):
     def spans(self) -> tuple[Pattern, Span] | None:
         found = self.pattern.spans() if self.pattern.slides else None
         return None if found is None else (found[0], found[1] & Span(first=self.missing))
+
+
+def _touched_in_rows(pattern: Pattern, ends: Tensor, size: int, queries: int, keys: int) -> Tensor | None:
+    """The tiles that can hold an allowed pair of any row of the batch, where row b has `ends[b]` keys."""
+    tiles = torch.zeros(-(-queries // size), -(-keys // size), dtype=torch.bool)
+    for end in ends.clamp(0, keys).unique().tolist():
+        found = pattern.blocks(size, queries, end)
+        if found is None:
+            return None
+        tiles[:, : found.shape[1]] |= found
+    return tiles
 
 
 def _per_row(numbers: Tensor, axes: int, like: Tensor) -> Tensor:

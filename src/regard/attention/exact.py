@@ -20,7 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.patterns import All, Causal, Pattern, Shifted
+from regard.attention.graph import attend_graph
+from regard.attention.patterns import All, Causal, Edges, Pattern, Shifted
 from regard.attention.recorder import deliver, watched_head, watching
 from regard.attention.scores import Score
 from regard.attention.short import FEW_KEYS, REGISTER, attend_short
@@ -107,6 +108,8 @@ def edges(
 ) -> Tensor:
     """Only the pairs (E, 2) of a list, each once; shapes as in `dense`."""
     queries, keys = query.shape[2], key.shape[2]
+    if isinstance(pattern, Edges) and bias is None:
+        return attend_graph(query, key, value, score=score, cells=pattern.cells(queries, keys))
     i, j = pairs.to(query.device).unbind(1)
     some = query[:, :, i]  # (B, H, E, D)
     logits = score.compare(some, key[:, :, j])  # (B, H, E)

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.attention.algebra import All, And, Delay, Not, Or, Pattern, Shifted, Span
+from regard.attention.algebra import All, And, Delay, Keys, Not, Or, Pattern, Shifted, Span
 from regard.errors import RegardError
+from regard.kernels.sparse import Cells
 
 __all__ = [
     "All",
@@ -42,7 +44,7 @@ __all__ = [
 class Causal(Pattern):
     """No query may look ahead: j ≤ i."""
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         return j <= i
 
     def blocks(self, size: int, queries: int, keys: int) -> Tensor:
@@ -68,10 +70,13 @@ class Padding(Pattern):
             got = f"{tuple(self.lengths.shape)} of {self.lengths.dtype}"
             raise RegardError(f"Padding(lengths): expected whole numbers of shape (batch,), got {got}")
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         shape = torch.broadcast_shapes(i.shape, j.shape)
         lengths = self.lengths.to(j.device).view(-1, 1, *[1] * len(shape))
         return (j < lengths).expand(-1, -1, *shape)
+
+    def ends(self) -> Tensor:
+        return self.lengths
 
     def delay(self, missing: Tensor) -> Pattern:
         return And(Padding(self.lengths + missing), Delay(missing))
@@ -104,7 +109,7 @@ class Matrix(Pattern):
                 "numbers to add to the scores are given as bias"
             )
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         matrix = self.matrix.unsqueeze(1) if self.matrix.dim() == 3 else self.matrix
         return matrix.to(i.device)[..., i, j].bool()
 
@@ -146,14 +151,14 @@ class Window(Pattern):
             )
 
     def _axes(self, keys: int) -> list[tuple[int, int]]:
-        """Width and length of each axis, last axis first."""
+        """Width and length of each axis, last axis first; the length of a single axis does not decide."""
         widths, shape = _tuple(self.width), self.shape or (max(keys, 1),)
         widths = widths if len(widths) == len(shape) else widths * len(shape)
         return list(zip(reversed(widths), reversed(shape), strict=True))
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         allowed = torch.ones((), dtype=torch.bool, device=i.device)
-        axes = self._axes(keys)
+        axes = self._axes(1 if isinstance(keys, Tensor) else keys)
         for axis, (width, length) in enumerate(axes):
             outermost = axis == len(axes) - 1
             row = _ceil(length, self.stride)
@@ -217,7 +222,7 @@ class Global(Pattern):
         if self.count < 0:
             raise RegardError(f"Global(count={self.count}): expected a whole number of at least 0")
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         return (i < self.count) | (j < self.count)
 
     def blocks(self, size: int, queries: int, keys: int) -> Tensor:
@@ -239,20 +244,23 @@ class Random(Pattern):
         if self.count < 0:
             raise RegardError(f"Random(count={self.count}): expected a whole number of at least 0")
 
-    def _draw(self, i: Tensor, stretch: Tensor, keys: int) -> Tensor:
+    @property
+    def counts_keys(self) -> bool:
+        return True
+
+    def _draw(self, i: Tensor, stretch: Tensor, keys: Keys) -> Tensor:
         """The key that query i draws from a stretch ⌊s·K/c⌋ … ⌊(s+1)·K/c⌋ − 1."""
         first = stretch * keys // self.count
-        size = (stretch + 1) * keys // self.count - first
+        size = ((stretch + 1) * keys // self.count - first).clamp(min=1)
         seed = (self.seed + 1) * 40503 & 0x7FFFFFFF
         return first + _scramble(_scramble(i + 1) ^ (stretch + 1) * 2654435761 ^ seed) % size
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
-        if self.count >= keys:
-            return All().allows(i, j, keys)
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
         if self.count == 0:
             return ~All().allows(i, j, keys)
+        keys = torch.as_tensor(keys, device=j.device).clamp(min=1)
         stretch = ((j + 1) * self.count - 1) // keys
-        return self._draw(i, stretch, keys) == j
+        return (self._draw(i, stretch, keys) == j) | (keys <= self.count)
 
     def neighbours(self, queries: int, keys: int) -> Tensor | None:
         if self.count >= keys:
@@ -289,8 +297,8 @@ class Edges(Pattern):
             raise RegardError(f"Edges(pairs): positions start at 0, got {int(self.pairs.min())}")
         object.__setattr__(self, "pairs", self.pairs.long().unique(dim=0))
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
-        pairs = self.pairs.to(i.device)
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
+        pairs, keys = self.pairs.to(i.device), int(keys.max()) if isinstance(keys, Tensor) else keys
         pairs = pairs[pairs[:, 1] < keys]
         return torch.isin(i * keys + j, pairs[:, 0] * keys + pairs[:, 1])
 
@@ -300,6 +308,18 @@ class Edges(Pattern):
 
     def edges(self) -> Tensor:
         return self.pairs
+
+    def cells(self, queries: int, keys: int) -> Cells:
+        """The edges as cells of a matrix (Q, K), made once."""
+        known = self._cells.get((queries, keys))
+        if known is None:
+            known = Cells.sorted(self.pairs[:, 0], self.pairs[:, 1], (queries, keys))
+            self._cells[queries, keys] = known
+        return known
+
+    @cached_property
+    def _cells(self) -> dict[tuple[int, int], Cells]:
+        return {}
 
     def check(self, batch: int, heads: int, queries: int, keys: int, *, growing: bool = False) -> None:
         beyond = self.pairs[(self.pairs[:, 0] >= queries) | (self.pairs[:, 1] >= keys)]
@@ -324,8 +344,12 @@ class Blocks(Pattern):
         if self.size < 1:
             raise RegardError(f"Blocks(size={self.size}): expected a whole number of at least 1")
 
-    def allows(self, i: Tensor, j: Tensor, keys: int) -> Tensor:
-        return self.pattern.allows(i // self.size, j // self.size, _ceil(keys, self.size))
+    def allows(self, i: Tensor, j: Tensor, keys: Keys) -> Tensor:
+        return self.pattern.allows(i // self.size, j // self.size, -(-keys // self.size))
+
+    @property
+    def grain(self) -> int:
+        return self.size
 
     def blocks(self, size: int, queries: int, keys: int) -> Tensor:
         coarse = self.pattern.dense(_ceil(queries, self.size), _ceil(keys, self.size))

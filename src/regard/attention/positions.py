@@ -24,6 +24,8 @@ from regard.errors import RegardError, unknown_name
 
 BASE = 10_000.0
 
+INSIDE = ("shaw", "rotary", "alibi")  # schemes that work inside attention, and not on the input
+
 
 class Position(nn.Module):
     """The scheme that encodes nothing, and the interface of all schemes."""
@@ -215,6 +217,17 @@ def build(name: str, *, width: int, heads: int, maximum: int = 1024) -> Position
     if name not in schemes:
         raise unknown_name("position", name, schemes)
     return schemes[name]()
+
+
+def input_and_inside(name: str, *, width: int, heads: int, maximum: int) -> tuple[Position, Callable[[], Position]]:
+    """The scheme of that name for models that add it to their input or, as rotary and ALiBi do, use it inside every
+    attention: what the input gets, and what makes that of one attention."""
+    inside = name in INSIDE
+
+    def scheme(name: str) -> Position:
+        return build(name, width=width, heads=heads, maximum=maximum)
+
+    return scheme("none" if inside else name), lambda: scheme(name if inside else "none")
 
 
 def _precise(tensor: Tensor) -> torch.dtype:

@@ -194,13 +194,56 @@ class LeakySum(Score):
         self.right = nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
 
     def queries(self, query: Tensor) -> Tensor:
-        return query @ self.left
+        return _one_number(query, self.left)
 
     def keys(self, key: Tensor) -> Tensor:
-        return key @ self.right
+        return _one_number(key, self.right)
 
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
         return F.leaky_relu(query + key, 0.2).squeeze(-1)
+
+
+def _one_number(x: Tensor, a: Tensor) -> Tensor:
+    """xᵀ a: x (…, L, D), a (D, 1) → (…, L, 1); or x (…, H, L, D), a (H, D, 1) → (…, H, L, 1).
+
+    For all heads this is one product with a matrix (H·D, H) that has their vectors on its diagonal; H thin products
+    would take longer.
+    """
+    if a.dim() == 2:
+        return x @ a
+    spread = torch.block_diag(*a.unbind())
+    return (x.transpose(-2, -3).flatten(-2) @ spread).transpose(-1, -2).unsqueeze(-1)
+
+
+class LeakyAdditive(Score):
+    """A weighted sum of what both sides add up to, feature by feature: the score of GATv2.
+
+        score(q, k) = aᵀ LeakyReLU(q + k)           Brody 2022, equation 7: W [h_i ‖ h_j] is our q + k, slope 0.2
+
+    q (…, D), k (…, D) → (…).   With `heads`, each head has its own a: q (…, H, Q, D), k (…, H, K, D).
+
+    LeakyReLU(x) = 0.6 x + 0.4 |x|, so that a LeakyReLU(x) = 0.6 (a x) + 0.4 sign(a) |a x|: both sides are multiplied by
+    a once, and the sign of a goes with the query. `compare` then needs to know nothing of heads.
+    """
+
+    dot = False
+
+    def __init__(self, width: int, *, heads: int | None = None) -> None:
+        super().__init__()
+        bound = math.sqrt(6 / (width + 1))  # Glorot
+        self.combine = nn.Parameter(torch.empty((width,) if heads is None else (heads, 1, width)))
+        nn.init.uniform_(self.combine, -bound, bound)
+
+    def queries(self, query: Tensor) -> Tensor:
+        return torch.cat([query * self.combine, self.combine.detach().sign().expand_as(query)], -1)
+
+    def keys(self, key: Tensor) -> Tensor:
+        return key * self.combine
+
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
+        scaled, sign = query.chunk(2, -1)
+        both = scaled + key
+        return (0.6 * both + 0.4 * sign * both.abs()).sum(-1)
 
 
 def build(

@@ -44,9 +44,10 @@ class _Tiled(torch.autograd.Function):
     ) -> Tensor:
         context.save_for_backward(query, key, value)
         context.plan = pattern, span, size
-        space, chunks = _Space(query, size), _chunks(pattern, size, query.shape[2], key.shape[2])
+        space = _Space(query, size)
         out = space.zeros(query, value.shape[3])
         for b, low, high in span.rows(query.shape[0], key.shape[2]):
+            chunks = _chunks(pattern, size, query.shape[2], key.shape[2], high)
             for h in range(query.shape[1]):
                 q, k, v, o = (space.tiles(x[b, h]) for x in (query, key, value, out))
                 for chunk in chunks:
@@ -61,9 +62,10 @@ class _Tiled(torch.autograd.Function):
     def backward(context: Any, above: Tensor) -> tuple[Tensor | None, ...]:
         query, key, _ = inputs = context.saved_tensors
         pattern, span, size = context.plan
-        space, chunks = _Space(query, size), _chunks(pattern, size, query.shape[2], key.shape[2])
+        space = _Space(query, size)
         gradients = [space.zeros(x, x.shape[3]) for x in inputs]
         for b, low, high in span.rows(query.shape[0], key.shape[2]):
+            chunks = _chunks(pattern, size, query.shape[2], key.shape[2], high)
             for h in range(query.shape[1]):
                 tiles = (space.tiles(x[b, h]) for x in (*inputs, above, *gradients))
                 q, k, v, up, to_query, to_key, to_value = tiles
@@ -154,11 +156,14 @@ def _weights(chunk: _Chunk, query: Tensor, key: Tensor, low: int, high: int, spa
     return torch.softmax(logits, -1, out=logits).masked_fill_(refused, 0.0)
 
 
-def _chunks(pattern: Pattern, size: int, queries: int, keys: int) -> list[_Chunk]:
+def _chunks(pattern: Pattern, size: int, queries: int, keys: int, end: int) -> list[_Chunk]:
+    """The chunks of a row of the batch that has `end` of the keys."""
+    if pattern.counts_keys:
+        keys = min(keys, -(-end // pattern.grain) * pattern.grain)
     return _remembered_chunks(pattern, size, queries, keys, torch.get_num_threads() * CHUNK)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 @torch.inference_mode(mode=False)  # tensors made in inference mode could not be used in training later
 def _remembered_chunks(pattern: Pattern, size: int, queries: int, keys: int, scores: int) -> list[_Chunk]:
     """The chunks that cover the pattern: tiles of queries that have equally many tiles of keys, a few at a time."""

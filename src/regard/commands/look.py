@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from torch import Tensor
 
 from regard.api.loading import load
 from regard.api.model import Model
@@ -21,14 +19,8 @@ from regard.data.files import read_lines
 from regard.directory import ModelDirectory
 from regard.errors import RegardError, cut
 from regard.look import live, page
-from regard.look.long import coarse
 from regard.look.record import Record
-from regard.look.show import LONGEST, axes, main_map, notes, printable
-from regard.look.terminal import heat_map
-
-MOST_CELLS = 100  # rows and columns of a map in the terminal
-
-Names = tuple[str, ...]
+from regard.look.terminal import show
 
 
 def run(
@@ -47,6 +39,7 @@ def run(
     models = [load(name) for name in names]
     lookers = [partial(_look, model, options, _statistics(model, statistics)) for model in models]
     if not texts:
+        _refuse_files(models)
         serve(lookers, port=port, pairs=any(model.surface.two_texts for model in models))
         return
     if pharaoh:
@@ -59,7 +52,7 @@ def run(
     records = [looker(texts[0], None) for looker in lookers]
     if out is None:
         for record in records:
-            draw(record, Console())
+            show(record, Console())
         return
     if out.suffix == ".html":
         page.save([record.to_json() for record in records], out)
@@ -70,39 +63,14 @@ def run(
     print(f"{out} shows what {' and '.join(names)} looked at")
 
 
-def draw(record: Record, console: Console) -> None:
-    """Print the main map averaged over heads, with queries down and keys across; and the answer.
-
-    If the queries are not the items of the answer (a label, for example), the likeliest alternatives follow.
-    """
-    chosen = main_map(record)
-    heads = f"mean of {len(chosen.heads)} heads" if len(chosen.heads) > 1 else f"head {chosen.heads[0]}"
-    console.print(
-        f"{printable(record.model.get('name', ''))}  {chosen.name}, {heads}\n",
-        highlight=False,
-        markup=False,
-    )
-    for note in notes(record, chosen):
-        console.print(f"{printable(note)}\n", highlight=False, markup=False)
-    weights = chosen.weights.mean(0)
-    rows, columns = axes(record, chosen)
-    if max(weights.shape) > MOST_CELLS:
-        weights, rows, columns = _fewer(weights, rows, columns)
-        console.print("Rows are means of several rows, columns sums of several columns.\n", highlight=False)
-    console.print(heat_map(weights, rows, columns, colour=console.color_system is not None), soft_wrap=True)
-    if record.answer is None:
-        return
-    console.print(f"\n{printable(record.answer.text)}", highlight=False, markup=False)
-    if all(each.query != "target" for each in record.maps):
-        for choices in record.answer.alternatives:
-            line = "  ".join(f"{printable(name, most=LONGEST)} {math.exp(logprob):.3f}" for name, logprob in choices)
-            console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
-
-
-def _fewer(weights: Tensor, rows: Names, columns: Names) -> tuple[Tensor, Names, Names]:
-    """A map (Q, K) with no more rows and columns than can be read, and the names of the first that each stands for."""
-    down, across = (-(-count // MOST_CELLS) for count in weights.shape)
-    return coarse(weights[None, None], MOST_CELLS)[0, 0], rows[::down], columns[::across]
+def _refuse_files(models: Sequence[Model]) -> None:
+    """Refuse the live page for models that read files: a page must not name files of this computer."""
+    for model in models:
+        if model.surface.files:
+            raise RegardError(
+                f"{model.path} looks at files, and the live page takes texts only; name a file: "
+                f"regard look {model.path} {model.surface.example} -o look.html"
+            )
 
 
 def serve(lookers: Sequence[live.Looker], *, port: int, pairs: bool) -> None:

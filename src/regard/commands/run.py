@@ -119,7 +119,7 @@ class _Answering:
     def __init__(self, asking: Asking, together: int, named: str) -> None:
         self.asking, self.together, self.named = asking, together, named
         texts = asking.codec.tokenizers
-        self.unknown = None if texts is None else Unknown(texts.source)
+        self.unknown = None if texts is None or asking.surface.files else Unknown(texts.source)
         self.read = self.refused = 0
         self._numbers = count(1)
         self._wrong: RegardError | None = None

@@ -1,5 +1,6 @@
-"""From files to batches, by medium: pairs of texts, running text, and rows of texts. This room knows no model and no
-task.
+"""From files to batches, by medium: pairs of texts, running text, rows of texts, pictures, graphs, sets and series.
+
+This room knows no model and no task.
 
 files             lines, TSV, CSV, JSONL and Parquet, with errors by file and line
 made              examples made by a rule: lists of operations, copying, addition
@@ -22,8 +23,15 @@ text.text         plain text, and the texts that a recipe's [data] names
 text.tokens       the ids of a text on disk, memory-mapped
 text.blocks       batches of blocks of a text, without padding
 
+graphs.graph      a graph in memory, and neighbourhoods in it
+graphs.files      .npz files, and edge lists with a table of nodes
+graphs.batches    batches of a whole graph, or of neighbourhoods that are drawn
+
 rows.framing      one text or two as a row with BOS, EOS and segments
 rows.batches      batches of rows by length
 
-Only `pairs.batches`, `text.blocks` and `rows.batches` import torch.
+series            tables of series, their frequencies, and batches of windows
+
+Only `batches` of pairs, rows, pictures, captions, graphs and sets, `pictures.augment`, `text.blocks`, `text.lanes` and
+`series.windows` import torch.
 """

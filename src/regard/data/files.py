@@ -30,6 +30,7 @@ DAMAGED_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
 
 Column = int | str
 Row = tuple[int, list[str]]  # number, and cells
+Values = tuple[int, list[object]]  # number, and values of any type
 
 
 def is_numbered(name: str) -> bool:
@@ -50,6 +51,15 @@ def read_rows(name: str, columns: Sequence[Column], *, numbers: bool = False) ->
         if name.lower().removesuffix(".gz").endswith(suffix):
             return read(name, columns, numbers)
     return _read_tsv(name, columns)
+
+
+def read_values(name: str, columns: Sequence[Column]) -> Iterator[Values]:
+    """Number and chosen values of each row of a .jsonl or .parquet file, lists among them; a blank line is None."""
+    if name.lower().removesuffix(".gz").endswith(".jsonl"):
+        return _jsonl_values(name, columns)
+    if name.lower().endswith(".parquet"):
+        return _parquet_values(name, columns)
+    raise RegardError(f"{cut(name)} can hold no lists; give a .jsonl or .parquet file")
 
 
 def has_column(name: str, column: Column) -> bool:
@@ -213,11 +223,17 @@ def _find(name: str, column: str, there: list[str]) -> int:
 
 
 def _read_jsonl(name: str, columns: Sequence[Column], numbers: bool) -> Iterator[Row]:
+    for number, values in _jsonl_values(name, columns):
+        cells = zip(columns, values, strict=True)
+        yield number, [_text(f"{name}:{number}, key {key!r}", value, numbers=numbers) for key, value in cells]
+
+
+def _jsonl_values(name: str, columns: Sequence[Column]) -> Iterator[Values]:
     keys = [key for key in columns if isinstance(key, str)]
     if len(keys) < len(columns):
         raise RegardError(f"data.columns gives a number, but {name} is JSONL; give the names of the keys")
     for number, text in read_lines(name):
-        yield number, _values(f"{name}:{number}", text, keys, numbers) if text.strip() else [""] * len(keys)
+        yield number, _picked(f"{name}:{number}", text, keys) if text.strip() else [None] * len(keys)
 
 
 def read_object(place: str, text: str, keys: Sequence[str]) -> dict[str, Any]:
@@ -232,15 +248,14 @@ def read_object(place: str, text: str, keys: Sequence[str]) -> dict[str, Any]:
     return record
 
 
-def _values(place: str, text: str, keys: Sequence[str], numbers: bool) -> list[str]:
+def _picked(place: str, text: str, keys: Sequence[str]) -> list[object]:
+    """The values of these keys in a line of JSONL."""
     record = read_object(place, text, keys)
-    values = []
     for key in keys:
         if key not in record:
             there = shown(list(record)) if record else "none"
             raise RegardError(f"{place} has no key {key!r}; it has {there}: choose with data.columns")
-        values.append(_text(f"{place}, key {key!r}", record[key], numbers=numbers))
-    return values
+    return [record[key] for key in keys]
 
 
 def _text(place: str, value: object, *, numbers: bool = False) -> str:
@@ -259,6 +274,11 @@ def _text(place: str, value: object, *, numbers: bool = False) -> str:
 
 
 def _read_parquet(name: str, columns: Sequence[Column], numbers: bool) -> Iterator[Row]:
+    for line, values in _parquet_values(name, columns):
+        yield line, [_text(f"{name}:{line}", value, numbers=numbers) for value in values]
+
+
+def _parquet_values(name: str, columns: Sequence[Column]) -> Iterator[Values]:
     import pyarrow.parquet  # slow to import, and those who only encode text do not read any file
 
     stamp(name)  # a missing or empty file has the same error as in other forms
@@ -275,7 +295,7 @@ def _read_parquet(name: str, columns: Sequence[Column], numbers: bool) -> Iterat
             for batch in file.iter_batches(batch_size=4096, columns=list(set(chosen))):
                 for cells in zip(*(batch[column].to_pylist() for column in chosen), strict=True):
                     line += 1
-                    yield line, [_text(f"{name}:{line}", cell, numbers=numbers) for cell in cells]
+                    yield line, list(cells)
     except RegardError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:

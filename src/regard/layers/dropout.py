@@ -1,4 +1,4 @@
-"""Dropout that is cheap on a CPU."""
+"""Dropout that is cheap on a CPU, and dropout of whole rows."""
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,28 @@ class Dropout(nn.Module):
         words = torch.empty(x.numel() // 8 + 1, dtype=torch.int64).random_(LOWEST, None)
         kept = words.view(torch.uint8)[: x.numel()].view(x.shape).ge_(self.threshold)
         return x * kept.to(x.dtype).mul_(256 / (256 - self.threshold))
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+class DropRows(nn.Module):
+    """While training, a whole row is zero with probability p and otherwise divided by 1 − p; in evaluation it stays.
+
+    y_b = x_b m_b / (1 − p),   m_b ~ Bernoulli(1 − p)        x (B, …) → (B, …)
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        if not 0.0 <= p < 1.0:
+            raise RegardError(f"p={p} is not a share that can be dropped; it must be at least 0 and less than 1")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0.0:
+            return x
+        kept = x.new_empty(len(x), *[1] * (x.dim() - 1)).bernoulli_(1 - self.p)
+        return x * kept.div_(1 - self.p)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -3,6 +3,7 @@
     PostNorm    norm(x + f(x))           Vaswani 2017
     PreNorm     x + f(norm(x))           as in GPT-2; one more norm ends the stack
     DeepNorm    norm(α x + f(x))         Wang 2022, with f's weights scaled by β when they are made
+    StochasticDepth    any of them, with f left out at random while learning         Huang 2016
 
 A scheme is a value; `around(width)` makes the module for one sublayer, called as `residual(x, sublayer)`.
 """
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention.heads import MultiHead
 from regard.errors import RegardError, unknown_name
-from regard.layers.dropout import Dropout
+from regard.layers.dropout import Dropout, DropRows
 from regard.layers.feed_forward import FeedForward
 
 NormName = Literal["layer", "rms"]
@@ -141,6 +142,27 @@ class DeepNorm(Wiring):
             elif isinstance(part, MultiHead):
                 _restart([part.value, part.output], gain=self.beta)
                 _restart([part.query, part.key], gain=1.0)
+
+
+@dataclass(frozen=True)
+class StochasticDepth(Wiring):
+    """Another wiring, with f(x) left out of a share of the rows while learning, and divided by 1 − share elsewhere."""
+
+    inner: Wiring
+    share: float
+
+    def around(
+        self, width: int, *, dropout: float = 0.0, norm: NormName = "layer", epsilon: float = EPSILON
+    ) -> nn.Module:
+        residual = self.inner.around(width, dropout=dropout, norm=norm, epsilon=epsilon)
+        residual.dropout = nn.Sequential(Dropout(dropout), DropRows(self.share))
+        return residual
+
+    def final(self, width: int, *, norm: NormName = "layer", epsilon: float = EPSILON) -> nn.Module:
+        return self.inner.final(width, norm=norm, epsilon=epsilon)
+
+    def initialise(self, module: nn.Module) -> None:
+        self.inner.initialise(module)
 
 
 def build(name: WiringName, *, layers: int) -> Wiring:

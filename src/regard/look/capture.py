@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.look.long import MOST_SALIENT, Long
 from regard.look.long import maps_of as long_maps
 from regard.look.record import Map, Record
-from regard.look.watch import answered, maps_of, named_sides, saliency, watched
+from regard.look.watch import answered, maps_of, named_sides, saliency, shown_of, watched
 from regard.tasks.base import Sight
 
 MOST_ROWS = 64  # sights read together
@@ -52,6 +52,7 @@ def capture(
     moved = {}
     if gradients and sight.embedding is not None and (long is None or len(chosen) <= MOST_SALIENT):
         weights = _saliency(module, sight.embedding, sight, torch.tensor(chosen, device=logits.device))
+        weights = shown_of(weights, sight, axis=2)
         own = sight.salient == "target"
         moved[sight.salient] = Map(
             name="saliency",
@@ -79,10 +80,11 @@ def capture_maps(module: nn.Module, sights: Iterable[Sight]) -> Iterator[Record]
 
     Sights of the same shape are read in one batch, so no padding enters the weights. Their order may change.
     """
-    groups: dict[tuple[torch.Size, ...], list[Sight]] = {}
-    for sight in sights:
-        groups.setdefault(tuple(each.shape for each in sight.given), []).append(sight)
-    for shapes, group in groups.items():
+    groups: dict[tuple[int, tuple[torch.Size, ...]], list[Sight]] = {}
+    for number, sight in enumerate(sights):
+        alone = 0 if sight.shown is None else number + 1  # what it is a part of is read by itself
+        groups.setdefault((alone, tuple(each.shape for each in sight.given)), []).append(sight)
+    for (_, shapes), group in groups.items():
         longest = max(shape.numel() for shape in shapes)
         size = max(min(MOST_ROWS, MOST_WEIGHTS // longest**2), 1)
         for begin in range(0, len(group), size):

@@ -1,4 +1,4 @@
-"""The colours of the page, for pictures: the light ramp of `page/palette.js`.
+"""The colours of the page, for pictures: the light ramp and the colours of classes of `page/palette.js`.
 
 A ramp runs through a few stops (lightness, chroma, hue in degrees) in OKLab, a space in which equal steps look equal;
 lightness falls along it, so it can be read in grey and without seeing red or green.
@@ -7,6 +7,7 @@ lightness falls along it, so it can be read in grey and without seeing red or gr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy
 from numpy.typing import NDArray
@@ -18,6 +19,16 @@ SEQUENTIAL = (
     (0.63, 0.105, 230),
     (0.45, 0.125, 258),
     (0.27, 0.105, 272),
+)
+CLASSES = (
+    (0.505, 0.189, 271),
+    (0.689, 0.114, 59),
+    (0.746, 0.125, 198),
+    (0.565, 0.18, 349),
+    (0.513, 0.104, 93),
+    (0.684, 0.184, 297),
+    (0.379, 0.139, 14),
+    (0.362, 0.158, 301),
 )
 STEPS = 256
 CONES = numpy.array(
@@ -34,12 +45,20 @@ LIGHT = numpy.array(
 
 def ramp() -> NDArray[numpy.float64]:
     """Red, green and blue in 0 … 1 of each step, from nothing to the largest (256, 3)."""
-    stops = numpy.array(
-        [(light, chroma * math.cos(hue), chroma * math.sin(hue)) for light, chroma, hue in map(_turned, SEQUENTIAL)]
-    )
+    stops = _lab(SEQUENTIAL)
     along = numpy.linspace(0, len(stops) - 1, STEPS)
     lab = numpy.stack([numpy.interp(along, range(len(stops)), axis) for axis in stops.T], 1)
     return _on_screen((lab @ CONES.T) ** 3 @ LIGHT.T)
+
+
+def distinct() -> NDArray[numpy.float64]:
+    """Red, green and blue of colours that are easy to tell apart (8, 3)."""
+    return _on_screen((_lab(CLASSES) @ CONES.T) ** 3 @ LIGHT.T)
+
+
+def _lab(stops: Sequence[tuple[float, float, float]]) -> NDArray[numpy.float64]:
+    turned = map(_turned, stops)
+    return numpy.array([(light, chroma * math.cos(hue), chroma * math.sin(hue)) for light, chroma, hue in turned])
 
 
 def _turned(stop: tuple[float, float, float]) -> tuple[float, float, float]:

@@ -10,7 +10,7 @@ import html
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -111,7 +111,7 @@ class Record:
             "version": VERSION,
             "title": self.title,
             "model": dict(self.model),
-            "sides": {name: _without_none(asdict(side)) for name, side in self.sides.items()},
+            "sides": {name: _finite(_without_none(asdict(side))) for name, side in self.sides.items()},
             "maps": [_map_to_json(each, compact=compact) for each in self.maps],
             "answer": None if self.answer is None else _finite(_answer_to_json(self.answer)),
             "saliency": {name: _map_to_json(each, compact=compact) for name, each in self.saliency.items()},
@@ -159,7 +159,7 @@ class Record:
 
         The file is either whole or not there; a place that cannot be written to is a RegardError.
         """
-        from regard.look import page, picture
+        from regard.look import page, pictures
 
         path = Path(path)
         if path.suffix == ".json":
@@ -167,10 +167,10 @@ class Record:
             write_file(path, json.dumps(self.to_json(), ensure_ascii=False).encode(errors="backslashreplace"))
         elif path.suffix == ".html":
             page.save([self.to_json()], path)
-        elif path.suffix in picture.SUFFIXES:
-            write_file(path, picture.draw(self, path.suffix))
+        elif path.suffix in pictures.SUFFIXES:
+            write_file(path, pictures.draw(self, path.suffix))
         else:
-            raise RegardError(f"{path}: a record is saved as .json, .html, {', '.join(picture.SUFFIXES)}")
+            raise RegardError(f"{path}: a record is saved as .json, .html, {', '.join(pictures.SUFFIXES)}")
 
     def _repr_html_(self) -> str:
         """In a notebook: the page, in a sandboxed frame."""
@@ -215,9 +215,19 @@ def _map_from_json(stored: Mapping[str, Any]) -> Map:
 
 
 def _side_from_json(stored: Mapping[str, Any]) -> Side:
-    lists = {name: tuple(stored[name]) for name in ("items", "values", "labels") if name in stored}
-    edges = tuple((int(i), int(j)) for i, j in stored["edges"]) if "edges" in stored else None
-    return Side(**{**stored, **lists, "edges": edges})
+    lists: dict[str, Any] = {name: tuple(stored[name]) for name in ("items", "labels") if name in stored}
+    if "edges" in stored:
+        lists["edges"] = tuple((int(i), int(j)) for i, j in stored["edges"])
+    if "values" in stored:
+        lists["values"] = _numbers(stored["values"])
+    if "bands" in stored:
+        lists["bands"] = tuple((float(level), _numbers(low), _numbers(high)) for level, low, high in stored["bands"])
+    return Side(**{**stored, **lists})
+
+
+def _numbers(stored: Sequence[float | None]) -> tuple[float, ...]:
+    """Numbers of a series; null means that there is none at this step."""
+    return tuple(math.nan if value is None else float(value) for value in stored)
 
 
 def _answer_to_json(answer: Answer) -> dict[str, Any]:

@@ -17,11 +17,12 @@ ORDER = ("cross", "graph", "image", "self", "gates")
 def main_map(record: Record) -> Map:
     """The map to show first: the alignment of the last layer, or otherwise the last map.
 
-    Maps whose columns are numbers, such as steps and experts, come last.
+    Maps whose columns are numbers, such as steps and experts, come last, unless the steps are those of a series.
     """
 
     def rank(each: Map) -> tuple[bool, int, int]:
-        numbered = each.key in record.sides and record.sides[each.key].kind == "steps"
+        side = record.sides.get(each.key)
+        numbered = side is not None and side.kind == "steps" and side.values is None
         return not numbered, -ORDER.index(each.kind), -1 if each.layer is None else each.layer
 
     return max(record.maps, key=rank)

@@ -40,14 +40,16 @@ def maps_of(
 
     Queries and keys are kept up to `MOST_VECTORS` numbers in all, those of the alignment first.
     """
-    vectors = _vectors(seen, str(module.alignment), row)
+    vectors = _vectors(seen, str(module.alignment), row) if sight.rows is None else {}
     maps = []
     for path in seen:
         query, key = sides_of(seen, sight, path)
         # a decoder that goes step by step delivers row by row
         rows = [each[row] for each in seen.calls(path)]
+        rows = [shown_of(shown_of(each, sight, axis=1), sight, axis=2) for each in rows]
         weights = torch.cat([each.to_dense() if each.is_sparse else each for each in rows], 1)  # (H, Q, K)
         weights = weights.flip(1, 2) if sight.reads_backwards(path) else weights
+        weights = weights if sight.rows is None else weights[:, -sight.rows :]
         gates = is_recurrent(module, seen, path)
         maps.append(
             Map(
@@ -58,12 +60,19 @@ def maps_of(
                 weights=weights.float().cpu(),
                 heads=tuple(range(weights.shape[0])) if head is None else (head,),
                 layer=layer_of(path),
-                sums="any" if gates else "one",
+                sums="any" if gates or sight.shown is not None else "one",
                 inputs=inputs_of(sight, query, key),
                 vectors=vectors.get(path),
             )
         )
     return tuple(maps)
+
+
+def shown_of(x: Tensor, sight: Sight, *, axis: int) -> Tensor:
+    """The part of x, which has an entry for each item that is read, that belongs to the items that are shown."""
+    if sight.shown is None:
+        return x
+    return x.index_select(axis, torch.tensor(sight.shown, device=x.device))
 
 
 def sides_of(seen: Recorder, sight: Sight, path: str) -> tuple[str, str]:

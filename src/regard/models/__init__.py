@@ -83,9 +83,56 @@ KINDS = {
         "two recurrent language models, one in each direction, as features",
         "encoder",
     ),
+    "forecaster": Kind(
+        "regard.models.forecaster",
+        "ForecasterConfig",
+        "Forecaster",
+        "recurrent network or causal Transformer that continues series of numbers",
+        "series",
+    ),
     "xlnet": Kind(
         "regard.models.xlnet", "XLNetConfig", "XLNet", "encoder that learns to predict words in any order", "encoder"
     ),
+    "vit": Kind("regard.models.vit", "ViTConfig", "ViT", "Transformer over the patches of a picture", "pictures"),
+    "swin": Kind(
+        "regard.models.swin", "SwinConfig", "Swin", "attention in windows that shift, on a pyramid", "pictures"
+    ),
+    "non_local": Kind(
+        "regard.models.non_local",
+        "NonLocalConfig",
+        "NonLocalNetwork",
+        "residual convolutional network in which every place looks at all places",
+        "pictures",
+    ),
+    "local_attention": Kind(
+        "regard.models.local_attention",
+        "LocalAttentionConfig",
+        "LocalAttentionNetwork",
+        "residual network with attention over neighbourhoods instead of convolutions",
+        "pictures",
+    ),
+    "glimpse": Kind(
+        "regard.models.glimpse", "GlimpseConfig", "Glimpse", "recurrent network that learns where to look", "pictures"
+    ),
+    "deep_sets": Kind(
+        "regard.models.deep_sets", "DeepSetsConfig", "DeepSets", "sets: Deep Sets and the Set Transformer", "sets"
+    ),
+    "caption": Kind(
+        "regard.models.caption",
+        "CaptionConfig",
+        "captioner",
+        "picture to text, with attention over the picture",
+        "captions",
+    ),
+    "gat": Kind("regard.models.gat", "GATConfig", "GAT", "graph attention network, GAT and GATv2", "graphs"),
+}
+
+# sizes that the data decides, by form, and what `build` takes where none are given
+SIZES: dict[Form, dict[str, int]] = {
+    "pictures": {"channels": 3, "rows": 32, "columns": 32, "outputs": 10},
+    "sets": {"features": 1, "outputs": 1},
+    "graphs": {"features": 16, "outputs": 2},
+    "series": {"season": 12, "calendar": 2},
 }
 
 
@@ -122,9 +169,13 @@ def from_config(
 
 
 def build(kind: str, *, vocabulary: int = 8000, target_vocabulary: int | None = None, **settings: Any) -> nn.Module:
-    """Any system by name, with the settings of its config class: `build("transformer", layers=4, width=128)`."""
+    """Any system by name, with the settings of its config class: `build("transformer", layers=4, width=128)`.
+
+    A kind that reads no tokens takes sizes of the data instead of a vocabulary: `build("vit", rows=28, columns=28)`.
+    """
     config = config_class(kind)
-    known = [field.alias or name for name, field in config.model_fields.items()]
+    sizes = {name: settings.pop(name, size) for name, size in SIZES.get(KINDS[kind].form, {}).items()}
+    known = [*(field.alias or name for name, field in config.model_fields.items()), *sizes]
     for name in settings:
         if name not in known:
             raise unknown_name(f"models.build(kind={kind!r}): setting", name, known)
@@ -132,6 +183,8 @@ def build(kind: str, *, vocabulary: int = 8000, target_vocabulary: int | None = 
         made = config(**settings)
     except ValueError as error:
         raise RegardError(f"models.build(kind={kind!r}): {error}") from None
+    if sizes:
+        return from_config(made, **sizes)
     return from_config(made, vocabulary=vocabulary, target_vocabulary=target_vocabulary)
 
 

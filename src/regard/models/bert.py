@@ -6,7 +6,7 @@
 
 | score | may look at | position | around it |
 |---|---|---|---|
-| scaled dot | padding; less with `attention` | learned | `wiring` |
+| scaled dot | padding; less with `attention` | `position` | `wiring` |
 
 DistilBERT (Sanh 2019) has no segments, no pooler and half the layers; RoBERTa (Liu 2019) has one segment, no next
 sentence, and counts positions from 2. A text begins with BOS, which is [CLS]; each segment ends with EOS, which is
@@ -24,8 +24,8 @@ import torch
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
+from regard.attention import positions
 from regard.attention.patterns import Padding
-from regard.attention.positions import Learned
 from regard.errors import RegardError
 from regard.kernels.linear import Linear
 from regard.layers.blocks import Block, Layers, Stack
@@ -48,7 +48,8 @@ class BertConfig(LongAttention, Feeding, BodyConfig):
     width: PositiveInt = 768
     heads: PositiveInt = 12
     hidden: PositiveInt | None = None  # width of the feed-forward layers; 4 × width unless given
-    maximum: PositiveInt = 512  # how many learned positions
+    position: Literal["none", "sinusoidal", "learned", "shaw", "rotary", "alibi"] = "learned"
+    maximum: PositiveInt = 512  # how many positions
     offset: NonNegativeInt = 0  # the position of the first token
     segments: NonNegativeInt = 2  # how many kinds of segment; 0 does not tell them apart
     activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "gelu"
@@ -111,6 +112,10 @@ class Bert(Body):
         self.offset = config.offset
         self.pooler_activation = config.pooler_activation
 
+        position, inside = positions.input_and_inside(
+            config.position, width=width, heads=config.heads, maximum=config.maximum
+        )
+
         def block() -> Block:
             hidden = config.hidden or 4 * width
             return Block(
@@ -121,6 +126,7 @@ class Bert(Body):
                     causal=False,
                     layer=next(layers),
                     maximum=config.maximum,
+                    position=inside(),
                 ),
                 feed_forward=config.feed_forward(width, hidden=hidden, activation=config.activation),
                 wiring=wiring,
@@ -129,7 +135,6 @@ class Bert(Body):
                 epsilon=config.epsilon,
             )
 
-        position = Learned(config.maximum, width=width)
         self.embedding = Embedding(vocabulary, width, position=position, scale=False, padding=config.special.pad)
         self.segments = nn.Embedding(config.segments, width) if config.segments else None
         self.norm = nn.LayerNorm(width, eps=config.epsilon)

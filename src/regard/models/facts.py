@@ -6,15 +6,12 @@ A config states the facts that are known without weights. Methods of a module be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, PositiveInt
 
 from regard.checking import Settings
 from regard.special import OWN, Special
-
-if TYPE_CHECKING:
-    pass
 
 Pooling = Literal["pooler", "first", "last", "mean"]
 """How one vector is made of a text: tanh(W h) of BOS, the first, the last, or the mean of the tokens' vectors."""
@@ -106,3 +103,29 @@ class BodyConfig(ModelConfig):
     def suited(self, use: Use) -> Self:
         """The same config with the heads that the use needs, and no others."""
         return self
+
+
+class PictureConfig(ModelConfig):
+    """A kind that turns pictures into numbers.
+
+    Its module is built as `Kind(config, channels=…, rows=…, columns=…, outputs=…)`: the data decides the sizes of a
+    picture in pixels, and the task decides how many numbers there are.
+    """
+
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)
+
+
+class Grid(NamedTuple):
+    """The places of a picture that an attention looks from or at, row by row, after the tokens that have no place."""
+
+    rows: int
+    columns: int
+    extra: tuple[str, ...] = ()  # the names of tokens before the places, such as a class token
+
+    def halved(self) -> Grid:
+        """The grid of half as many rows and columns."""
+        return Grid(-(-self.rows // 2), -(-self.columns // 2))
+
+    def name(self, source: Grid) -> str:
+        """The name of these places as a side, beside the places `source` that a picture is first cut into."""
+        return "source" if self == source else f"{self.rows} × {self.columns} places"

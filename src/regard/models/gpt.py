@@ -94,10 +94,9 @@ class GPT(Body):
         width, wiring, layers = config.width, build_wiring(config.wiring, layers=config.layers), count()
         self.special, self.width, self.layers = config.special, width, config.layers
 
-        def position(*, inside: bool) -> positions.Position:
-            here = (config.position in ("rotary", "alibi")) == inside
-            name = config.position if here else "none"
-            return positions.build(name, width=width, heads=config.heads, maximum=config.maximum)
+        position, inside = positions.input_and_inside(
+            config.position, width=width, heads=config.heads, maximum=config.maximum
+        )
 
         def block() -> Block:
             return Block(
@@ -109,7 +108,7 @@ class GPT(Body):
                     causal=True,
                     layer=next(layers),
                     maximum=config.maximum,
-                    position=position(inside=True),
+                    position=inside(),
                     bias=config.bias,
                 ),
                 feed_forward=config.feed_forward(
@@ -125,7 +124,7 @@ class GPT(Body):
         self.embedding = Embedding(
             vocabulary,
             width,
-            position=position(inside=False),
+            position=position,
             dropout=config.dropout,
             scale=False,
             padding=config.special.pad,

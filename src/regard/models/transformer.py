@@ -13,6 +13,7 @@ B batch  S source length  T target length  M width  V vocabulary
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import count
 from typing import Literal
@@ -108,7 +109,49 @@ class State:
         return State(caches, [seen.reorder(rows) for seen in self.memory], lengths, self.padded, origin)
 
 
-class Transformer(nn.Module):
+class Answers(nn.Module, ABC):
+    """A decoder that looks at a memory, with the step protocol; subclasses say how a source becomes the memory."""
+
+    special: Special
+    target: Embedding
+    decoder: Layers
+    output: nn.Linear
+
+    @abstractmethod
+    def encode(self, source: Tensor, lengths: Tensor | None = None) -> Memory:
+        """The memory of a source."""
+
+    def forward(self, source: Tensor, lengths: Tensor | None, target: Tensor) -> Tensor:
+        """Every step at once, given the target so far: source, target (B, T) from BOS on → h (B, T, M).
+
+        Padding is at the end, where causal attention does not look.
+        """
+        memory = self.encode(source, lengths)
+        return self.decoder(self.target(target), memory=memory.states, memory_pattern=memory.pattern)
+
+    def start(self, memory: Memory) -> State | Steps:
+        """The state before the first token."""
+        lengths = memory.lengths if memory.padded else None
+        steps = steps_of(self.decoder, rows=len(memory.lengths), memory=memory.states, lengths=lengths)
+        if steps is not None:
+            return steps
+        origin = torch.arange(len(memory.lengths), device=memory.lengths.device)
+        return State(self.decoder.past(), self.decoder.remember(memory.states), memory.lengths, memory.padded, origin)
+
+    def step(self, token: Tensor, state: State | Steps) -> tuple[Tensor, State | Steps]:
+        """The logits (B, V) of the token that follows `token` (B,), and the state after it."""
+        if isinstance(state, Steps):
+            at = torch.tensor([state.length], device=token.device)
+            hidden = state.step(self.target(token.unsqueeze(1), at).squeeze(1))
+            return state.output(hidden, self.output), state
+        at = torch.arange(state.caches[0].length, state.caches[0].length + 1, device=token.device)
+        pattern = Padding(state.lengths) if state.padded else None
+        x = self.target(token.unsqueeze(1), at)
+        hidden = self.decoder(x, memory=state.memory, memory_pattern=pattern, caches=state.caches)
+        return self.output(hidden[:, 0]), state
+
+
+class Transformer(Answers):
     """Encoder-decoder Transformer with the step protocol; `target_vocabulary=None` shares one vocabulary."""
 
     def __init__(self, config: TransformerConfig, *, vocabulary: int, target_vocabulary: int | None = None) -> None:
@@ -173,38 +216,9 @@ class Transformer(nn.Module):
             return "source", "source"
         return "target", "source" if path.endswith("cross") else "target"
 
-    def forward(self, source: Tensor, lengths: Tensor | None, target: Tensor) -> Tensor:
-        """Every step at once, given the target so far: source (B, S), target (B, T) from BOS on → h (B, T, M).
-
-        Padding is at the end, where causal attention does not look.
-        """
-        memory = self.encode(source, lengths)
-        return self.decoder(self.target(target), memory=memory.states, memory_pattern=memory.pattern)
-
     def encode(self, source: Tensor, lengths: Tensor | None = None) -> Memory:
         """Read the source (B, S), padded at the end; lengths (B,) are counted from the padding unless given."""
         lengths = row_lengths(source, lengths, pad=self.special.pad)
         padded = bool((lengths < source.shape[1]).any())
         states = self.encoder(self.source(source), pattern=Padding(lengths) if padded else None)
         return Memory(states, lengths, padded)
-
-    def start(self, memory: Memory) -> State | Steps:
-        """The state before the first token."""
-        lengths = memory.lengths if memory.padded else None
-        steps = steps_of(self.decoder, rows=len(memory.lengths), memory=memory.states, lengths=lengths)
-        if steps is not None:
-            return steps
-        origin = torch.arange(len(memory.lengths), device=memory.lengths.device)
-        return State(self.decoder.past(), self.decoder.remember(memory.states), memory.lengths, memory.padded, origin)
-
-    def step(self, token: Tensor, state: State | Steps) -> tuple[Tensor, State | Steps]:
-        """The logits (B, V) of the token that follows `token` (B,), and the state after it."""
-        if isinstance(state, Steps):
-            at = torch.tensor([state.length], device=token.device)
-            hidden = state.step(self.target(token.unsqueeze(1), at).squeeze(1))
-            return state.output(hidden, self.output), state
-        at = torch.arange(state.caches[0].length, state.caches[0].length + 1, device=token.device)
-        pattern = Padding(state.lengths) if state.padded else None
-        x = self.target(token.unsqueeze(1), at)
-        hidden = self.decoder(x, memory=state.memory, memory_pattern=pattern, caches=state.caches)
-        return self.output(hidden[:, 0]), state

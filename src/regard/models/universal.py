@@ -122,6 +122,7 @@ class UniversalEncoder(Bert):
 
     def __init__(self, config: UniversalEncoderConfig, *, vocabulary: int) -> None:
         plain = BertConfig(
+            position="none",  # the block adds positions before every step
             segments=config.segments,
             pooler=False,
             next_sentence=False,
@@ -129,7 +130,6 @@ class UniversalEncoder(Bert):
             **config.one_block(),
         )
         super().__init__(plain, vocabulary=vocabulary)
-        self.embedding.position = None  # the block adds positions before every step
         self.layers, self.config = config.layers, config
         self.body = config.repeated(self.body)
 

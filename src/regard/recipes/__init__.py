@@ -1,7 +1,8 @@
 """A recipe is everything a run needs, as TOML: checked key by key, completed with defaults, kept beside the model.
 
 `load("g2p")` reads a bundled recipe, `load("my.toml")` a file, `load("my.tsv")` the bundled recipe that fits a data
-file; `changes` are the `--set key=value` of the command line. Paths in a recipe are relative to the current folder.
+file or a folder; `changes` are the `--set key=value` of the command line. Paths in a recipe are relative to the current
+folder.
 
 recipe    Recipe: the checked tables
 body      [model] that starts from a pretrained model
@@ -22,12 +23,13 @@ from pydantic import BaseModel
 
 from regard import models, tasks
 from regard.checking import check
+from regard.data.pictures.sources import holds_pictures
 from regard.data.splits import DataTable
 from regard.data.whole import SETTINGS, read_text
 from regard.errors import RegardError, shown, unknown_name
 from regard.models.facts import ModelConfig
 from regard.recipes.body import Pretrained
-from regard.recipes.own_data import find_columns, recipe_for
+from regard.recipes.own_data import entries_for, find_columns, recipe_for
 from regard.recipes.presets import fill_in
 from regard.recipes.recipe import Complete, Recipe, differences, setting
 
@@ -75,9 +77,12 @@ def load(recipe: str | Path, changes: Iterable[str] = (), *, tell: Tell = lambda
     if _is_data(name):
         fitting, why = recipe_for(name)
         tell(f"{name} is trained with the recipe {fitting}: {why}")
-        name, changes = fitting, [f"data.train={json.dumps(name)}", *changes]
+        own = [f"data.{key}={json.dumps(entry)}" for key, entry in entries_for(name).items()]
+        name, changes = fitting, [*own, *changes]
     where, text = _find(name)
     table = _tables(text, where=where)
+    if name in bundled():
+        _drop_other_model(table, changes, tell)
     for change in changes:
         _apply(table, change)
     if name in bundled():
@@ -152,6 +157,22 @@ def _drop_other_data(table: Mapping[str, Any], changes: Iterable[str], tell: Tel
         tell(f"{names} of the recipe {verbs[0]} to its own data.train and {verbs[1]} not used; name yours with --set")
 
 
+def _drop_other_model(table: Mapping[str, Any], changes: Iterable[str], tell: Tell) -> None:
+    """Leave out the [model] of a bundled recipe, except its kind, if another kind is asked for."""
+    asked: dict[str, Any] = {}
+    for change in changes:
+        _apply(asked, change)
+    kind, model = asked.get("model", {}).get("kind"), table.get("model")
+    if kind is None or not isinstance(model, dict) or kind == model.get("kind") or len(model) == 1:
+        return
+    tell(
+        f'[model] of the recipe is for kind = "{model.get("kind")}" and is not used; '
+        f"the settings of {kind} are its own unless given with --set"
+    )
+    for key in [key for key in model if key != "kind"]:
+        del model[key]
+
+
 def _model_table(table: Mapping[str, Any], *, where: str) -> dict[str, Any]:
     """The [model] of a recipe with its preset filled in."""
     model = table.get("model")
@@ -175,10 +196,13 @@ def _tables(text: str, *, where: str) -> dict[str, Any]:
 
 
 def _is_data(name: str) -> bool:
-    """Whether a name is that of a data file: any file that is neither TOML nor named like a bundled recipe."""
+    """Whether a name is that of a data file, any that is neither TOML nor named like a bundled recipe, or of a folder
+    of data."""
     path = Path(name)
     try:
-        return path.suffix != ".toml" and name not in bundled() and path.is_file()
+        if path.suffix == ".toml" or name in bundled():
+            return False
+        return path.is_file() or (path.is_dir() and bool(holds_pictures(name)))
     except (OSError, ValueError) as error:
         raise _unreadable(name, error) from None
 

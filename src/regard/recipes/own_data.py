@@ -1,4 +1,4 @@
-"""Files of one's own: which recipe fits a data file, and which of its columns is which.
+"""Files of one's own: which recipe fits a data file or a folder, and which of its columns is which.
 
 A bundled recipe with `[data.columns] auto = true` finds its columns in data.train: by a header (or the keys of JSONL,
 the names of Parquet) if it has words that are known, otherwise by position. `regard train my.tsv` chooses the recipe.
@@ -14,6 +14,8 @@ from pathlib import Path
 from statistics import mean
 
 from regard.data.files import Column, is_numbered, read_lines, read_object
+from regard.data.pictures.sources import holds_pictures, parts_of
+from regard.data.series.dates import is_date
 from regard.errors import RegardError, listed
 
 LOOKED_AT = 2000  # lines at the beginning of a file
@@ -32,10 +34,14 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     ),
     "pair": ("pair", "text_pair", "text2", "sentence2", "sentence_b", "hypothesis"),
     "label": ("label", "class", "category", "target", "sentiment", "intent", "topic", "polarity", "rating"),
+    "set": ("set", "elements", "items", "bag", "points", "numbers", "values"),
 }
 OPTIONAL = {"pair"}
 RECIPES = {"pairs": ("source", "target"), "tags": ("word", "tag"), "labels": ("text", "label")}
 WRITING = "shakespeare"
+SEEING = "pictures"
+SETS = "sets"
+SERIES = "series"
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class Sample:
     names: list[str]  # of keys, or the cells of the first line, which need not be a header
     stated: bool  # whether the names are certain, as those of keys are
     in_sentences: bool = False  # whether each line holds a word, with a blank line after each sentence
+    lists: tuple[str, ...] = ()  # the columns that hold lists
 
     def find(self, role: str) -> Column | None:
         """The column whose name is known for a role."""
@@ -57,6 +64,14 @@ class Sample:
         found = {role: name for role in roles if (name := self.find(role)) is not None}
         whole = all(role in found for role in roles if role not in OPTIONAL)
         return found if whole and len(set(found.values())) == len(found) else {}
+
+    def a_set(self) -> dict[str, Column]:
+        """The column of lists and that of their label, if each can be told; lists of words with tags are no sets."""
+        known = self.find("set") if self.find("set") in self.lists else None
+        sets = [known] if known is not None else [name for name in self.lists if name != self.find("label")]
+        others = [name for name in self.names if name not in sets]
+        label = self.find("label") if self.find("label") in others else others[0] if len(others) == 1 else None
+        return {"set": sets[0], "label": label} if len(sets) == 1 and label is not None else {}
 
     @property
     def width(self) -> int:
@@ -76,17 +91,34 @@ class Sample:
         ]
         return min(few, key=lambda column: (counts[column], -column), default=None)
 
+    def time_column(self) -> str | None:
+        """The column of a table of series that holds times: by the names of its columns, or by what they hold."""
+        if self.stated:
+            return "ds" if {"ds", "y"} <= set(self.names) else None
+        if self.width < 2 or len(self.rows) < 3:
+            return None
+        columns = {name: self.values(at)[1:] for at, name in enumerate(self.names[: self.width])}
+        dated = [name for name, cells in columns.items() if all(map(is_date, cells))]
+        numbers = [name for name, cells in columns.items() if name not in dated and _are_numbers(cells)]
+        return dated[0] if dated and numbers else None
+
     def longest_column(self, *, except_for: int) -> int:
         others = [column for column in range(self.width) if column != except_for]
         return max(others, key=lambda column: mean(map(len, self.values(column))))
 
 
 def recipe_for(name: str) -> tuple[str, str]:
-    """The bundled recipe that fits a file, and why."""
+    """The bundled recipe that fits a file or a folder, and why."""
+    if why := holds_pictures(name):
+        return SEEING, why
     sample = look_at(name)
+    if sample.lists and not sample.named(RECIPES["tags"]) and (found := sample.a_set()):
+        return SETS, f"its column {found['set']!r} holds lists"
     for recipe, roles in RECIPES.items():
         if found := sample.named(roles):
             return recipe, f"it has the columns {' and '.join(map(repr, found.values()))}"
+    if (time := sample.time_column()) is not None:
+        return SERIES, f"its column {time!r} holds times, and others hold numbers"
     if sample.stated:
         raise RegardError(
             f"no recipe fits {name}: its columns are {listed(sample.names)}; choose a recipe that `regard recipes` "
@@ -103,6 +135,11 @@ def recipe_for(name: str) -> tuple[str, str]:
     return "pairs", "it has two columns of text"
 
 
+def entries_for(name: str) -> dict[str, str]:
+    """The entries of [data] that a file or a folder of one's own is, by key."""
+    return parts_of(name) if holds_pictures(name) else {"train": name}
+
+
 def find_columns(entry: object, roles: Sequence[str]) -> tuple[dict[str, Column], str]:
     """The columns of these roles in the first file of an entry of [data], and a sentence that says how they were found.
 
@@ -112,7 +149,7 @@ def find_columns(entry: object, roles: Sequence[str]) -> tuple[dict[str, Column]
     if not isinstance(name, str) or not _is_file(name):
         return {}, ""
     sample = look_at(name)
-    if found := sample.named(roles):
+    if found := sample.a_set() if "set" in roles else sample.named(roles):
         return found, _told(found, "from the header")
     if sample.in_sentences or sample.stated or sample.width < 2:
         return {}, ""  # the defaults of the task, or its error
@@ -142,14 +179,22 @@ def look_at(name: str) -> Sample:
         import pyarrow.parquet  # slow to import
 
         try:
-            return Sample([], pyarrow.parquet.read_schema(Path(name).expanduser()).names, stated=True)
+            schema = pyarrow.parquet.read_schema(Path(name).expanduser())
+            lists = tuple(
+                field.name
+                for field in schema
+                if pyarrow.types.is_nested(field.type) and not pyarrow.types.is_struct(field.type)
+            )
+            return Sample([], schema.names, stated=True, lists=lists)
         except (pyarrow.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
             raise RegardError(f"{name} is not a sound Parquet file ({reason}); fetch or write it again") from None
     lines = [line for _, line in islice(read_lines(name), LOOKED_AT)]
     full = [line for line in lines if line.strip()]
     if not is_numbered(name) and ".jsonl" in name.lower():
-        return Sample([], list(read_object(f"{name}:1", full[0], ("text",))) if full else [], stated=True)
+        first = read_object(f"{name}:1", full[0], ("text",)) if full else {}
+        lists = tuple(key for key, value in first.items() if isinstance(value, list))
+        return Sample([], list(first), stated=True, lists=lists)
     rows = [line.split("\t") for line in full] if is_numbered(name) else _csv_rows(name, full)
     cells = [line.split() for line in full]
     return Sample(rows, rows[0] if rows else [], stated=False, in_sentences=_in_sentences(lines, cells))
@@ -173,6 +218,11 @@ def _in_sentences(lines: Sequence[str], cells: Sequence[Sequence[str]]) -> bool:
 def _are_few(different: int, lines: int) -> bool:
     """Whether values are so few that they are labels; two are, in however few lines."""
     return different < lines and different <= max(lines // FEW, 2)
+
+
+def _are_numbers(cells: Sequence[str]) -> bool:
+    """Whether most cells hold numbers; some may be empty."""
+    return sum(cell.strip().replace(".", "", 1).lstrip("+-").isdigit() for cell in cells) > len(cells) / 2
 
 
 def _told(columns: Mapping[str, Column], how: str) -> str:

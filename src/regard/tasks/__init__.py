@@ -3,6 +3,8 @@
 base         what a task is: Task, Surface, Engine
 surfaces     surfaces that several tasks share
 rows         what tasks on rows of text share: the tokenizer, the frame, passes over many texts
+saying       what tasks share whose answers are texts: the loss, the answers of a search, what is seen
+pictures     what tasks on pictures share: what was measured on them, the picture that is asked about
 scores       scores that several tasks share; significance of their differences
 
 A task is one file, or a folder with `task.py` where it has several ideas. `TASKS` is the whole list.
@@ -41,7 +43,14 @@ TASKS = {
     "tag": Row("regard.tasks.tag:Tag", "words to a tag for each"),
     "answer": Row("regard.tasks.answer:FindAnswer", "a question and a passage to the answer in it"),
     "fill": Row("regard.tasks.fill.task:Fill", "a text with gaps to the words in them"),
+    "nodes": Row("regard.tasks.nodes:ClassifyNodes", "a node of a graph to its label"),
     "rank": Row("regard.tasks.rank:Rank", "a query and texts to the texts, best first"),
+    "see": Row("regard.tasks.see:See", "a picture to a label"),
+    "sets": Row("regard.tasks.sets:JudgeSets", "a set to a label or numbers"),
+    "caption": Row("regard.tasks.caption.task:Caption", "a picture to a text about it"),
+    "forecast": Row(
+        "regard.tasks.forecast.task:Forecast", "series to their next numbers", "regard.tasks.forecast.surface:Forecasts"
+    ),
 }
 
 

@@ -74,6 +74,7 @@ class Objective:
 
     name: str = "loss"
     higher: bool = False
+    or_loss: bool = False  # whether a better loss is progress too, so that training.patience waits for either
 
     def rank(self, scores: Mapping[str, float]) -> tuple[float, float]:
         """Less is better. Equal scores (BLEU is 0 at the beginning) are ranked by the loss; NaN is the worst."""
@@ -234,6 +235,7 @@ class Exam:
 
     about: str  # "1,014 texts"
     scores: Callable[[nn.Module], dict[str, Score]]
+    loss: bool = False  # whether the loss is among the scores, so that it need not be computed beside them
 
 
 @dataclass(frozen=True)
@@ -249,6 +251,8 @@ class Side:
     edges: tuple[tuple[int, int], ...] | None = None
     border: int | None = None  # the first item of the second text, where the items are a pair of texts
     values: tuple[float, ...] | None = None  # the numbers at the steps of a series
+    # intervals around the values: (level such as 0.8, lowest at each step, highest at each step)
+    bands: tuple[tuple[float, tuple[float, ...], tuple[float, ...]], ...] | None = None
     labels: tuple[str, ...] | None = None  # the classes of nodes
 
 
@@ -277,7 +281,9 @@ class Sight:
     reads_backwards: Callable[[str], bool] = lambda _path: False  # whether the module at a path reads from the end
     beam: Mapping[str, JsonValue] | None = None  # the tree of the search
     notes: tuple[str, ...] = ()  # what the viewer must know, such as that a text was cut
+    rows: int | None = None  # only so many of the last rows of each map are shown, where others only lead to them
     more: Mapping[str, Side] = field(default_factory=dict)  # further sides by name, such as coarser grids of a picture
+    shown: Sequence[int] | None = None  # which of the items that are read the source side has; all of them if None
 
 
 class Task(ABC, Generic[DataT, SetT, AskedT, AnswerT, BatchT]):

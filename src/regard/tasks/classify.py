@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self, TypedDict
+from typing import Self
 
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from regard.data.rows.framing import Row
 from regard.errors import RegardError
 from regard.tasks.base import FINE_TUNING, Codec, Looking, RunOptions, Score, Setting, Sight, Surface
 from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, label_numbers, pooled_places
-from regard.tasks.surfaces import Texts, one_or_two, texts_of
+from regard.tasks.surfaces import Label, Texts, one_or_two, ranked, texts_of
 
 
 class TextColumns(Settings):
@@ -62,13 +62,6 @@ class Labelled:
     @property
     def asked(self) -> Texts:
         return Texts(self.text, self.pair)
-
-
-class Label(TypedDict):
-    """A label with its probability."""
-
-    label: str
-    score: float
 
 
 class Labels(Surface[Texts, list[Label]]):
@@ -150,8 +143,7 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
         answers: list[list[Label]] = [[] for _ in asked]
         for batch, logits in self.rows.passes(model, framed):
             for row, shares in zip(batch.rows, logits.softmax(-1).tolist(), strict=True):
-                ranked = sorted(zip(self.labels, shares, strict=True), key=lambda pair: -pair[1])
-                answers[row] = [{"label": label, "score": share} for label, share in ranked]
+                answers[row] = ranked(self.labels, shares)
         return answers
 
     def _framed(self, asked: Sequence[Texts]) -> list[Row]:

@@ -1,6 +1,7 @@
 """What tasks ask of a module beyond `forward`. A kind that offers a protocol can do the tasks that ask for it.
 
 AnswersSources   translate: an encoder-decoder on the step protocol
+Describes        caption: the same for pictures
 SaysNext         write: a causal language model on the step protocol
 FillsGaps        fill by masking: an encoder with a head that says words
 ReadsBothWays    fill by two language models, one each way
@@ -8,8 +9,14 @@ PredictsInOrder  fill by predicting tokens in an order, each from those before i
 Carries          write: a causal model whose state goes from block to block
 Continues        write: the same for a state that goes from batch to batch while the model learns
 Draws            translate: attention that draws at random while it learns
+SeesPictures     see: pictures to numbers
+EmbedsPatches    see: the same, with a vector for each patch, for saliency
+DrawsPlaces      see: the same, drawing at random where to look while it learns
+ReadsSets        sets: numbers from the elements of a set, in whatever order
+ReadsGraphs      nodes: attention along the edges of a graph
+ContinuesSeries  forecast: quantiles of the numbers that follow those of a series
 
-B batch  L length  M width  V vocabulary
+B batch  L length  M width  V vocabulary  C channels  H height in pixels  W width in pixels
 """
 
 from __future__ import annotations
@@ -21,8 +28,10 @@ from torch import Tensor, nn
 
 from regard.decoding.protocol import Model
 from regard.kernels.linear import Linear
+from regard.kernels.sparse import Cells, Sparse
 from regard.layers.embedding import Embedding
 from regard.models.choice import Rollout
+from regard.models.facts import Grid
 
 
 class StepModule(Model[Any, Any], Protocol):
@@ -36,13 +45,28 @@ class StepModule(Model[Any, Any], Protocol):
         ...
 
 
+class Says(StepModule, Protocol):
+    """A module that says a text about a source: source, lengths (B,), given (B, T) → hidden (B, T, M)"""
+
+    def __call__(self, source: Tensor, lengths: Tensor | None, given: Tensor, /) -> Tensor: ...
+
+
 @runtime_checkable
-class AnswersSources(StepModule, Protocol):
+class AnswersSources(Says, Protocol):
     """source (B, S), lengths (B,), given (B, T) → hidden (B, T, M)"""
 
     source: Embedding
 
-    def __call__(self, source: Tensor, lengths: Tensor | None, given: Tensor, /) -> Tensor: ...
+
+@runtime_checkable
+class Describes(Says, Protocol):
+    """source (B, C, H, W), given (B, T) → hidden (B, T, M)"""
+
+    encoder: nn.Module  # pictures → a vector for each place (B, S, M)
+
+    def grids(self) -> Mapping[str, Grid]:
+        """The places of a picture, as side "source"."""
+        ...
 
 
 @runtime_checkable
@@ -141,4 +165,112 @@ class Draws(Protocol):
 
     def rollout(self, source: Tensor, lengths: Tensor | None, given: Tensor, /) -> Rollout:
         """source (B, S), lengths (B,), given (B, T) from BOS on → what `forward` returns, and the draws."""
+        ...
+
+
+@runtime_checkable
+class SeesPictures(Protocol):
+    """pictures (B, C, H, W) → numbers (B, outputs), such as the logits of labels"""
+
+    alignment: str  # the path of the attention that says most about the answer; "" if there is none
+
+    def __call__(self, pictures: Tensor, /) -> Tensor: ...
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
+    def grids(self) -> Mapping[str, Grid]:
+        """The places of each side: of "source", the patches of a picture, and of coarser sides by name."""
+        ...
+
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at: names of `grids()`."""
+        ...
+
+
+@runtime_checkable
+class EmbedsPatches(Protocol):
+    """A module that sees pictures, and embeds them as a vector for each item of "source" (B, items, M) first."""
+
+    embedding: nn.Module
+
+
+class DrawnPlaces(Protocol):
+    """What came of a pass that drew at random where to look."""
+
+    @property
+    def logits(self) -> Tensor:
+        """(B, outputs)"""
+        ...
+
+    def surrogate(self, losses: Tensor) -> Tensor:
+        """A term of value 0 for Σ losses (B,), whose gradient makes that of the sum an estimate for all draws."""
+        ...
+
+
+@runtime_checkable
+class DrawsPlaces(Protocol):
+    """A module that sees pictures and draws at random where to look, so that its loss needs what was drawn."""
+
+    def drawn(self, pictures: Tensor, /) -> DrawnPlaces:
+        """pictures (B, C, H, W) → the numbers that `forward` returns, and the draws"""
+        ...
+
+
+@runtime_checkable
+class ReadsSets(Protocol):
+    """elements (B, N, F) numbers or (B, N) ids, lengths (B,) → (B, outputs)"""
+
+    element: nn.Module  # the elements → (B, N, M)
+    inducing: int  # learned vectors that elements look at each other through; 0 if there are none
+
+    def __call__(self, elements: Tensor, lengths: Tensor, /) -> Tensor: ...
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at: "source" are the elements,
+        "pooled" is the set, "inducing" are the learned vectors."""
+        ...
+
+
+@runtime_checkable
+class ReadsGraphs(Protocol):
+    """features (N, F), dense or sparse, and cells (N, N) of the edges → (N, C)"""
+
+    @property
+    def hops(self) -> int:
+        """How many edges away the nodes are that an output depends on."""
+        ...
+
+    @property
+    def embedding(self) -> nn.Module:
+        """The module that turns the features of each node into a vector: (1, N, M)"""
+        ...
+
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at."""
+        ...
+
+    def __call__(self, x: Tensor | Sparse, cells: Cells, /) -> Tensor: ...
+
+
+@runtime_checkable
+class ContinuesSeries(Protocol):
+    """Quantiles at some levels of the K steps after T known numbers.
+
+    values (B, T), calendar of the steps after them (B, T + K − 1, F), medians of K − 1 steps, said (B, K − 1)
+    """
+
+    levels: tuple[float, ...]
+    lag: int  # known numbers that are read beside the first step
+
+    def __call__(self, values: Tensor, calendar: Tensor, said: Tensor, /) -> Tensor:
+        """→ (B, K, Q)"""
+        ...
+
+    def forecast(self, values: Tensor, calendar: Tensor) -> Tensor:
+        """The same with the medians that the module says itself → (B, K, Q)"""
+        ...
+
+    def scales(self, values: Tensor) -> Tensor:
+        """The size of the changes of known numbers (B, T) → (B, 1)"""
+        ...
+
+    def looks(self, path: str) -> tuple[str, str]:
+        """The side that the attention at a path looks from, and the side it looks at."""
         ...

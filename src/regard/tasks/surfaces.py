@@ -1,19 +1,21 @@
 """Surfaces that several tasks share. Torch is not imported here.
 
+TextsOut      texts out, best first: caption
 TextToTexts   a text in, texts out, best first: translate, transcribe
 Prompt        the beginning of a text in, continuations out: write
+Label         a label with its probability: classify, see
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypedDict
 
 from pydantic import JsonValue
 
 from regard.errors import RegardError
-from regard.tasks.base import RunOptions, Surface
+from regard.tasks.base import AskedT, RunOptions, Surface
 
 SEARCH = frozenset(
     ["beam", "n_best", "sample", "samples", "temperature", "top_k", "top_p", "seed", "max_length", "no_repeat_ngram"]
@@ -35,17 +37,10 @@ class Answer:
 NOTHING = Answer("", 0.0, (), ())  # the answer to an empty text
 
 
-class TextToTexts(Surface[str, list[Answer]]):
-    """A text in, texts out, best first."""
+class TextsOut(Surface[AskedT, list[Answer]], Generic[AskedT]):
+    """Texts out, best first, whatever comes in."""
 
     answers = "texts"
-    options = SEARCH | {"prefix", "alignment", "replace_unknown", "runtime", "compute_type"}
-
-    def parse(self, line: str) -> str:
-        return line
-
-    def from_json(self, body: object) -> str:
-        return text_of(body)
 
     def to_json(self, answer: list[Answer]) -> object:
         return [_as_json(each) for each in answer]
@@ -58,6 +53,18 @@ class TextToTexts(Surface[str, list[Answer]]):
 
     def tokens(self, answer: list[Answer]) -> int:
         return len(answer[0].tokens) + 1
+
+
+class TextToTexts(TextsOut[str]):
+    """A text in, texts out, best first."""
+
+    options = SEARCH | {"prefix", "alignment", "replace_unknown", "runtime", "compute_type"}
+
+    def parse(self, line: str) -> str:
+        return line
+
+    def from_json(self, body: object) -> str:
+        return text_of(body)
 
 
 class Prompt(TextToTexts):
@@ -84,6 +91,19 @@ def _columns(answer: Answer, options: RunOptions) -> list[str]:
     score = [f"{answer.score:.4f}"] if options.scores else []
     words = [] if answer.alignment is None else [" ".join(f"{source}-{target}" for source, target in answer.alignment)]
     return [answer.text.replace("\n", " "), *score, *words]
+
+
+class Label(TypedDict):
+    """A label with its probability."""
+
+    label: str
+    score: float
+
+
+def ranked(labels: Sequence[str], shares: Sequence[float]) -> list[Label]:
+    """Every label with its probability, the most probable first."""
+    pairs = sorted(zip(labels, shares, strict=True), key=lambda pair: -pair[1])
+    return [{"label": label, "score": share} for label, share in pairs]
 
 
 class Texts(NamedTuple):

@@ -81,6 +81,15 @@ class Saved(NamedTuple):
     training: Tensors
 
 
+class Held(NamedTuple):
+    """The best step since the last checkpoint: its weights, its numbers, and how long the lists of the run were."""
+
+    weights: Tensors
+    numbers: dict[str, Any]
+    history: int
+    validations: int
+
+
 class DamagedError(Exception):
     """A checkpoint whose content is not what was written; the message is the reason."""
 
@@ -96,6 +105,7 @@ class Checkpoints:
         self.directory = directory
         self.newest = 0
         self.kept: list[int] = []
+        self._held: Held | None = None
 
     def steps(self) -> list[int]:
         return [_step_of(path) for path in self._named() if path.is_dir()]
@@ -103,9 +113,19 @@ class Checkpoints:
     def path(self, step: int) -> Path:
         return self.directory / f"step-{step:08d}"
 
+    def hold(self, run: Run) -> None:
+        """Keep the weights of this step in memory. The next checkpoint writes them too, if they are still the best."""
+        run.require_finite()
+        with run.averaged():
+            weights = {name: tensor.detach().clone() for name, tensor in weights_of(run.model).items()}
+        self._held = Held(weights, _numbers(run), len(run.history), len(run.validations))
+
     def save(self, run: Run) -> None:
         """Write the run as it is now. Checkpoints that are no longer needed are removed after that is on the disk."""
         run.require_finite()
+        if self._held is not None and self._held.numbers["step"] == run.validations[run.best()]["step"]:
+            self._write_held(run, self._held)
+        self._held = None
         if not self.directory.parent.is_dir():
             raise RegardError(
                 f"{self.directory.parent} was removed while training in it; train again from the beginning"
@@ -119,16 +139,17 @@ class Checkpoints:
         contents = {TRAINING: to_bytes(training)}
         with run.averaged():
             contents[WEIGHTS] = to_bytes(weights_of(run.model))
-        state = {
-            **{name: getattr(run, name) for name in RUN},
-            **{name: float(getattr(run, name)) for name in ("loss", "recent")},
-            "random": random_numbers,
-            "sha256": {name: _sha256(content) for name, content in contents.items()},
-        }
-        contents[STATE] = json.dumps({"sha256": _sha256(_canonical(state)), "state": state}).encode()
-        durable.write_directory(self.path(run.step), contents)
+        durable.write_directory(self.path(run.step), _with_state(contents, _numbers(run), random_numbers))
         self.newest = run.step
         self._thin(run)
+
+    def _write_held(self, run: Run, held: Held) -> None:
+        """Write the weights of an earlier step, without what only resuming needs."""
+        lists = {"history": run.history[: held.history], "validations": run.validations[: held.validations]}
+        contents = {WEIGHTS: to_bytes(held.weights)}
+        _, random_numbers = randomness.capture()
+        path = self.path(int(held.numbers["step"]))
+        durable.write_directory(path, _with_state(contents, {**held.numbers, **lists}, random_numbers))
 
     def resume(self, run: Run) -> bool:
         """Put the run where the newest whole checkpoint left it; False, and nothing changed, if there is none.
@@ -214,6 +235,21 @@ class Checkpoints:
                 durable.remove_file(self.path(step) / TRAINING)
             else:
                 durable.remove_directory(self.path(step))
+
+
+def _numbers(run: Run) -> dict[str, Any]:
+    """The numbers of the run as they are now."""
+    return {
+        **{name: getattr(run, name) for name in RUN},
+        **{name: float(getattr(run, name)) for name in ("loss", "recent")},
+    }
+
+
+def _with_state(contents: dict[str, bytes], numbers: dict[str, Any], random: Any) -> dict[str, bytes]:
+    """The files of a checkpoint with state.json, which has the checksums of the others."""
+    sums = {name: _sha256(content) for name, content in contents.items()}
+    state = {**numbers, "random": random, "sha256": sums}
+    return {**contents, STATE: json.dumps({"sha256": _sha256(_canonical(state)), "state": state}).encode()}
 
 
 def _pass_over(checkpoint: Path, reason: Exception) -> None:

@@ -6,12 +6,13 @@ import torch
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-from regard.attention.scores import LeakySum
+from regard.attention.scores import LeakyAdditive, LeakySum
 from regard.training.config import TrainingConfig
 from regard.training.depth import rates
 
 FUSED = {"cpu", "cuda", "mps", "xpu"}
-MAPS = (nn.Linear, nn.Bilinear, _ConvNd, nn.RNNBase, nn.RNNCellBase, LeakySum)  # modules that multiply by a matrix
+MAPS = (nn.Linear, nn.Bilinear, _ConvNd, nn.RNNBase, nn.RNNCellBase)  # modules that multiply by a matrix
+SCORES = (LeakySum, LeakyAdditive)  # scores that do
 
 
 def build(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -20,9 +21,9 @@ def build(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
         m ← β₁ m + (1 − β₁) g,   v ← β₂ v + (1 − β₂) g²,   w ← w − r m̂ / (√v̂ + ε)          Kingma 2015
 
     Weight decay λ adds λw to g (adam) or takes rλw from w (adamw, Loshchilov 2019). It applies to the matrices of
-    linear maps, convolutions and recurrent layers only (`MAPS`). Biases, norms and other vectors are left alone, and so
-    are tables that are looked up by row: embeddings, even where the output layer shares their weights, and learned
-    positions. A rare row has few gradients and would shrink in between.
+    linear maps, convolutions, recurrent layers (`MAPS`) and scores only. Biases, norms and other vectors are left
+    alone, and so are tables that are looked up by row: embeddings, even where the output layer shares their weights,
+    and learned positions. A rare row has few gradients and would shrink in between.
     """
     decayed, scale = decays(model), rates(model, config.layer_decay)
     groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
@@ -43,11 +44,11 @@ def build(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
 
 
 def decays(model: nn.Module) -> set[str]:
-    """Names of the parameters that weight decay applies to: the matrices of `MAPS` that no embedding shares."""
+    """Names of the parameters that weight decay applies to: those matrices that no embedding shares."""
     matrices, looked_up = set[int](), set[int]()
     for module in model.modules():
         own = {id(parameter) for parameter in module.parameters(recurse=False) if parameter.dim() >= 2}
-        if isinstance(module, MAPS):
+        if isinstance(module, MAPS + SCORES):
             matrices |= own
         elif isinstance(module, nn.Embedding | nn.EmbeddingBag):
             looked_up |= own

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.training.run import Run
 
+FEW_STEPS = 10  # with validations closer than this, one is told whenever a line is shown, and not each of them
 RECENT_STEPS = 50  # speed and loss are those of this many last steps: one batch alone has texts of one length
 
 
@@ -46,7 +47,7 @@ class Progress:
 
     def __call__(self, run: Run) -> None:
         now = time.monotonic()
-        if run.validated():
+        if run.validated() and (run.config.validate_every >= FEW_STEPS or now - self.shown >= self.every):
             self._say(validation(run))
         if run.step == self.step:  # the end of the run was validated after its last step was shown
             return
@@ -100,4 +101,4 @@ def _latest(run: Run) -> str:
 def validation(run: Run) -> str:
     """The last validation as one line."""
     scores = "  ".join(f"{name} {score:.4g}" for name, score in run.validations[-1].items() if name != "step")
-    return f"step {run.step:,}  validation  {scores}" + ("  (best so far)" if run.ranked()[0] == run.step else "")
+    return f"step {run.step:,}  validation  {scores}" + ("  (best so far)" if run.is_best() else "")

@@ -41,10 +41,34 @@ class Run:
     recent: float | Tensor = 0.0  # sum of these losses since the last point of the curve
     history: list[dict[str, float]] = field(default_factory=list)  # the points of the curve
     validations: list[dict[str, float]] = field(default_factory=list)  # step, and the task's scores
+    # by objective: how many validations were compared, and the place of the best of them
+    _best: dict[Objective, tuple[int, int]] = field(default_factory=dict)
 
     def ranked(self) -> list[int]:
         """The validated steps, best first; of equals the earlier."""
         return [int(scores["step"]) for scores in sorted(self.validations, key=self.objective.rank)]
+
+    def best(self) -> int:
+        """The place of the best validation among all, of equals the earlier."""
+        return self._first_best(self.objective)
+
+    def best_loss(self) -> int:
+        """The place of the validation with the lowest loss."""
+        return self._first_best(Objective())
+
+    def _first_best(self, objective: Objective) -> int:
+        """The place of the best validation by an objective. Only those since the last call are compared."""
+        seen, best = self._best.get(objective, (0, 0))
+        seen, best = (seen, best) if seen <= len(self.validations) else (0, 0)
+        for place in range(max(seen, 1), len(self.validations)):
+            if objective.rank(self.validations[place]) < objective.rank(self.validations[best]):
+                best = place
+        self._best[objective] = len(self.validations), best
+        return best
+
+    def is_best(self) -> bool:
+        """Whether this very step was validated, and no earlier one was as good."""
+        return self.validated() and self.best() == len(self.validations) - 1
 
     def validated(self) -> bool:
         """Whether this very step was validated."""
@@ -57,10 +81,13 @@ class Run:
         if self.config.minutes is not None and self.seconds >= 60 * self.config.minutes:
             return f"the {self.config.minutes:g} minutes are over"
         if self.config.patience and self.validations:
-            best = self.ranked()[0]
-            waited = sum(scores["step"] > best for scores in self.validations)
+            latest = max(self.best(), self.best_loss()) if self.objective.or_loss else self.best()
+            waited = len(self.validations) - 1 - latest
             if waited >= self.config.patience:
-                return f"validation was best at step {best} and not better in the {waited} after it"
+                best = int(self.validations[self.best()]["step"])
+                either = latest > self.best()
+                since = f"by it or by loss in the last {waited}" if either else f"in the {waited} after it"
+                return f"validation was best at step {best} and not better {since}"
         return ""
 
     def require_finite(self) -> None:

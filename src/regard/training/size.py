@@ -34,12 +34,26 @@ def count_parameters(build: Build, config: ModelConfig) -> int:
     Layers are all alike, so the number grows by the same amount with each of them. Two are built, and the rest is
     extrapolated: parameters(L) = parameters(2) + (L − 2) · (parameters(2) − parameters(1)).
     """
-    deep = {name: size for name, size in config if name.endswith("layers") and isinstance(size, int) and size > FEW}
-    few = dict.fromkeys(deep, FEW)
+    deep = {name: size for name, size in config if name.endswith("layers") and isinstance(size, int | list)}
+    few = {name: _least(size, FEW) for name, size in deep.items()}
     total = _count(build, config.model_copy(update=few))
+    more = 0
     for name, size in deep.items():
-        deep[name] = (size - FEW) * (total - _count(build, config.model_copy(update={**few, name: FEW - 1})))
-    return total + sum(deep.values())
+        for stage, layers in enumerate(size if isinstance(size, list) else [size]):
+            if layers > FEW:
+                fewer = {**few, name: _with(few[name], stage, FEW - 1)}
+                more += (layers - FEW) * (total - _count(build, config.model_copy(update=fewer)))
+    return total + more
+
+
+def _least(size: int | list[int], most: int) -> int | list[int]:
+    """A number of layers, or those of each stage, and at most `most`."""
+    return [min(each, most) for each in size] if isinstance(size, list) else min(size, most)
+
+
+def _with(size: int | list[int], stage: int, layers: int) -> int | list[int]:
+    """The same number of layers, or those of each stage, with another number in one stage."""
+    return [*size[:stage], layers, *size[stage + 1 :]] if isinstance(size, list) else layers
 
 
 def _count(build: Build, config: ModelConfig) -> int:

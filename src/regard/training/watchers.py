@@ -78,15 +78,26 @@ def judge(run: Run, validate: Judge) -> Mapping[str, Score]:
 
 
 class Saving:
-    """A checkpoint every `checkpoint_every` steps, and whenever validation was never better."""
+    """A checkpoint every `checkpoint_every` steps, and whenever validation was never better.
+
+    Where the best step is one of many in a few seconds, its weights are held in memory until the next checkpoint. A run
+    that is killed before repeats these steps, with the same result.
+    """
+
+    EVERY = 10.0  # seconds between two checkpoints of best steps
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self.checkpoints = checkpoints
+        self.saved = -self.EVERY  # seconds of the run
 
     def __call__(self, run: Run) -> None:
-        best = run.validated() and run.ranked()[0] == run.step
-        if best or run.step % run.config.checkpoint_every == 0:
+        regular, best = run.step % run.config.checkpoint_every == 0, run.is_best()
+        soon = run.seconds - self.saved < self.EVERY and run.config.average == 1
+        if best and soon and not regular:
+            self.checkpoints.hold(run)
+        elif best or regular:
             self.checkpoints.save(run)
+            self.saved = run.seconds
 
 
 class TensorBoard:

@@ -12,6 +12,8 @@ DEFAULT = "spelling"
 # name → the module, which has `run`, and what is learned
 DEMOS = {
     "spelling": ("regard.commands.demos.spelling", "English words to their sounds"),
+    "captions": ("regard.commands.demos.captions", "drawn pictures to captions"),
+    "graph": ("regard.commands.demos.graph", "nodes of a graph to what their neighbours know"),
 }
 
 

@@ -6,6 +6,8 @@ so that no part holds an example of another.
 
 listops      nested operations on digits, and their value
 algorithms   copy, reverse and addition of digits
+sets         the largest of some numbers, and the sum of digits
+drawn        scenes of coloured shapes, and their captions
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from urllib.parse import parse_qsl
 from pydantic import PositiveInt
 
 from regard.checking import Settings, check
-from regard.data.made import algorithms, listops
+from regard.data.made import algorithms, drawn, listops, sets
 from regard.errors import RegardError, cut
 
 VERSION = 1  # changes when a rule does, so that what was kept of it is made anew
@@ -41,11 +43,14 @@ class _Amount(Settings):
     examples: PositiveInt
 
 
-RULES: dict[str, type[listops.ListOps | algorithms.Digits]] = {
+RULES: dict[str, type[listops.ListOps | algorithms.Digits | sets.Numbers | drawn.Drawn]] = {
     "listops": listops.ListOps,
     "copy": algorithms.Copy,
     "reverse": algorithms.Reverse,
     "addition": algorithms.Addition,
+    "largest": sets.Largest,
+    "digit_sum": sets.DigitSum,
+    "drawn": drawn.Drawn,
 }
 
 

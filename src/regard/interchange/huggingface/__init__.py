@@ -1,4 +1,4 @@
-"""Directories that Hugging Face's library writes and reads: GPT-2, BERT, DistilBERT, RoBERTa and Marian."""
+"""Directories of Hugging Face's library: GPT-2, BERT, DistilBERT, RoBERTa, XLNet, Marian, ViT and Swin."""
 
 from regard.interchange.huggingface.architecture import Shape
 from regard.interchange.huggingface.directory import ARCHITECTURES, Imported, export_directory, import_directory

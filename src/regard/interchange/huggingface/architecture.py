@@ -38,13 +38,13 @@ class Name:
     """Their tensor, and our parameters: several, where theirs is a stack of ours.
 
     `transposed` is a matrix that is stored transposed there, `row` a vector that is a matrix of one row there.
-    With `heads`, our last axis is two axes there: the heads, and the width of each.
+    With `axes`, our last axis is several there, of these lengths; −1 is the length that remains.
     """
 
     theirs: str
     ours: tuple[str, ...]
     form: Form = "same"
-    heads: int | None = None
+    axes: tuple[int, ...] | None = None
 
 
 def linear(theirs: str, *ours: str, form: Form = "same") -> list[Name]:
@@ -169,7 +169,7 @@ class Architecture:
     names of the tensors outside the body. `tops` are its classes with a head. `constant` matches tensors without
     information (masks, positions counted from 0), `copies` maps each tensor that repeats another to that other.
     `prepare` gives a model of ours an equal form that has a counterpart there; `generation` is what
-    generation_config.json says of the written model, if its class generates text.
+    generation_config.json says of the written model, if its class generates text. With `pictures`, it reads pictures.
     """
 
     model_type: str
@@ -185,6 +185,7 @@ class Architecture:
     tops: tuple[HeadClass, ...] = ()
     copies: Callable[[Any], Mapping[str, str]] = field(default=lambda _config: {})
     generation: Callable[[Any], dict[str, Any]] | None = None
+    pictures: bool = False
     prepare: Callable[[Any, Tensors], tuple[Any, Tensors]] = field(default=lambda config, weights: (config, weights))
 
     @property

@@ -58,7 +58,7 @@ def write(config: BertConfig) -> dict[str, Any]:
 
 def sizes(config: BertConfig) -> dict[str, Any]:
     """The names that BERT and RoBERTa share."""
-    refuse(config, "BERT or RoBERTa", wiring="post_norm", attention="exact", experts=None)
+    refuse(config, "BERT or RoBERTa", wiring="post_norm", position="learned", attention="exact", experts=None)
     if config.pooler:
         refuse(config, "BERT or RoBERTa", pooler_activation="tanh")
     return {

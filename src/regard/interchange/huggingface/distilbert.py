@@ -47,7 +47,7 @@ def read(settings: Settings, tensors: Collection[str], special: Special) -> Bert
 
 def write(config: BertConfig) -> dict[str, Any]:
     refuse(config, "DistilBERT", segments=0, pooler=False, next_sentence=False, epsilon=EPSILON, offset=0)
-    refuse(config, "DistilBERT", wiring="post_norm", attention="exact", experts=None)
+    refuse(config, "DistilBERT", wiring="post_norm", position="learned", attention="exact", experts=None)
     return {
         "architectures": ["DistilBertForMaskedLM" if config.masked_words else "DistilBertModel"],
         "n_layers": config.layers,

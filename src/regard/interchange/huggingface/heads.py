@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,11 @@ def read_head(settings: Settings, top: HeadClass) -> Head:
     """The head that a config.json describes."""
     if top.shape == "span":
         return Head(top.shape, ENDS)
+    return Head(top.shape, read_labels(settings))
+
+
+def read_labels(settings: Settings) -> tuple[str, ...]:
+    """The labels of a classifier, in the order of its logits."""
     if settings.get("problem_type", CHOICE) != CHOICE:
         settings.require(problem_type=CHOICE)
     found = settings.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})
@@ -39,16 +45,20 @@ def read_head(settings: Settings, top: HeadClass) -> Head:
         raise RegardError(f"{settings.where}: id2label must have a label of its own for each of 0, 1, 2, …")
     if len(labels) < 2:
         raise RegardError(f"{settings.where}: id2label has fewer than two labels, so there is no choice")
-    return Head(top.shape, labels)
+    return labels
 
 
 def head_settings(head: Head, top: HeadClass) -> dict[str, Any]:
     """The opposite of `read_head`."""
     if head.shape == "span":
         return {"architectures": [top.name]}
-    numbers = {label: number for number, label in enumerate(head.labels)}
-    labels = {str(number): label for label, number in numbers.items()}
-    return {"architectures": [top.name], "id2label": labels, "label2id": numbers}
+    return {"architectures": [top.name], **label_settings(head.labels)}
+
+
+def label_settings(labels: Sequence[str]) -> dict[str, Any]:
+    """The opposite of `read_labels`."""
+    numbers = {label: number for number, label in enumerate(labels)}
+    return {"id2label": {str(number): label for label, number in numbers.items()}, "label2id": numbers}
 
 
 def body_for(config: Any, top: HeadClass) -> Any:

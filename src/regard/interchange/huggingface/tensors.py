@@ -122,13 +122,13 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 def _their_shape(name: Name, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
     joined = (sum(shape[0] for shape in shapes), *shapes[0][1:])
     found = {"same": joined, "transposed": joined[::-1], "row": (1, *joined)}[name.form]
-    return found if name.heads is None else (*found[:-1], name.heads, found[-1] // name.heads)
+    return found if name.axes is None else tuple(torch.empty(found, device="meta").unflatten(-1, name.axes).shape)
 
 
 def _split(name: Name, tensor: Tensor, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
     tensor = tensor.float()
-    if name.heads is not None:
-        tensor = tensor.flatten(-2)
+    if name.axes is not None:
+        tensor = tensor.flatten(-len(name.axes))
     if name.form == "transposed":
         tensor = tensor.T
     elif name.form == "row":
@@ -143,4 +143,4 @@ def _joined(name: Name, parts: list[Tensor]) -> Tensor:
         tensor = tensor.unsqueeze(0)
     elif name.form == "transposed":
         tensor = tensor.T
-    return tensor if name.heads is None else tensor.unflatten(-1, (name.heads, -1))
+    return tensor if name.axes is None else tensor.unflatten(-1, name.axes)

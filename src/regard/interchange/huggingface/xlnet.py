@@ -68,17 +68,17 @@ def write(config: XLNetConfig) -> dict[str, Any]:
 
 
 def names(config: XLNetConfig) -> list[Name]:
-    heads = config.heads
+    axes = (config.heads, -1)
     table = [Name("word_embedding.weight", ("embedding.table.weight",)), Name("mask_emb", ("mask",), "row")]
     for layer in range(config.layers):
         theirs, ours = f"layer.{layer}", f"body.{layer}"
         attention = f"{theirs}.rel_attn"
         table += [
             *(
-                Name(f"{attention}.{their}", (f"{ours}.attention.{our}.weight",), "transposed", heads)
+                Name(f"{attention}.{their}", (f"{ours}.attention.{our}.weight",), "transposed", axes)
                 for their, our in MAPS.items()
             ),
-            Name(f"{attention}.o", (f"{ours}.attention.output.weight",), "same", heads),
+            Name(f"{attention}.o", (f"{ours}.attention.output.weight",), "same", axes),
             *(Name(f"{attention}.{their}", (f"{ours}.attention.{our}",)) for their, our in VECTORS.items()),
             *linear(f"{attention}.layer_norm", f"{ours}.around_attention.norm"),
             *linear(f"{theirs}.ff.layer_1", f"{ours}.feed_forward.inner"),

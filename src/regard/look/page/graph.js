@@ -1,18 +1,20 @@
-/** Attention along the edges of a graph: the wider the edge, the larger the weight. */
+/** Attention along the edges of a graph: the wider the edge, the larger the weight; nodes have the colours of classes. */
 
 import { caption, chosen } from "./chosen.js";
 import { element } from "./elements.js";
 import { listen } from "./gestures.js";
+import { arranged, edgesOf } from "./layout.js";
+import { Classes, drawNode, Names } from "./nodes.js";
 import { inks } from "./palette.js";
 import { largest, ranking } from "./ranking.js";
 import { Surface } from "./surface.js";
-import { visible } from "./tokens.js";
+import { visible, written } from "./tokens.js";
 
-const ROUNDS = 150;
-const RADIUS = 9;
-const MOST_EDGES = 4000;
+const WORTH_A_NUMBER = 0.01;
+const MOST_NUMBERS = 12;
+const MOST_NAMES = 150;
 
-/** @typedef {{from: number, to: number}} Edge */
+/** @typedef {import("./layout.js").Edge} Edge */
 
 /** @type {import("./views.js").View} */
 export const graph = {
@@ -49,6 +51,8 @@ class Graph {
     this.edges = [];
     /** @type {[number, number][]} in the square from 0 to 1 */
     this.places = [];
+    this.classes = new Classes(undefined);
+    this.subject = -1; // the node that the answer is about
     this.node = -1;
     this.pointed = -1;
     this.frame = element("div", {
@@ -59,11 +63,13 @@ class Graph {
       "aria-label": "nodes and what they look at; arrow keys move from node to node",
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.press(event),
     });
-    this.panel = element("aside", { class: "panel" });
-    host.append(element("div", { class: "split" }, this.frame, this.panel));
+    this.details = element("div", { class: "details" });
+    this.legend = element("ul", { class: "classes", "aria-label": "classes" });
+    const panel = element("aside", { class: "panel" }, this.legend, this.details);
+    host.append(element("div", { class: "split" }, this.frame, panel));
     this.surface = new Surface(this.frame, {
-      draw: (context, width, height) => this.draw(context, width, height, this.isolated),
-      drawOver: (context, width, height) => this.drawOver(context, width, height),
+      draw: (context) => this.draw(context),
+      drawOver: (context) => this.drawOver(context),
     });
     listen(this.frame, {
       point: (x, y) => this.point(this.nodeAt(x, y)),
@@ -85,10 +91,13 @@ class Graph {
       this.asked = asked;
       const matrix = await what.map.matrix(what.head);
       if (asked !== this.asked) return;
+      const side = this.record.sides[what.group.key];
       this.matrix = matrix;
       this.what = what;
-      this.edges = edgesOf(this.record.sides[what.group.key].edges, matrix);
+      this.edges = edgesOf(side.edges, matrix);
+      this.subject = what.group.key === "source" ? (this.record.raw.answer?.places?.[0] ?? -1) : -1;
       if (this.places.length !== matrix.rows) this.places = arranged(matrix.rows, this.edges);
+      this.explain(side.labels);
     }
     this.node = Math.min(state.query, what.map.queries - 1);
     this.describe();
@@ -97,6 +106,10 @@ class Graph {
 
   get isolated() {
     return this.pointed >= 0 ? this.pointed : this.node;
+  }
+
+  get radius() {
+    return this.places.length > MOST_NAMES ? 5 : 9;
   }
 
   /** @param {number} node */
@@ -115,19 +128,38 @@ class Graph {
     if (!(event.key in moves) || !this.matrix || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     this.page.store.set({ query: (this.node + moves[event.key] + this.matrix.rows) % this.matrix.rows });
-    this.page.announce(this.panel.textContent ?? "");
+    this.page.announce(this.details.textContent ?? "");
+  }
+
+  /**
+   * The legend: each class with its colour.
+   *
+   * @param {string[] | undefined} labels
+   */
+  explain(labels) {
+    this.classes = new Classes(labels);
+    this.legend.replaceChildren(
+      ...this.classes.names.map((name, number) => {
+        const canvas = element("canvas", { width: 32, height: 32, "aria-hidden": "true" });
+        const context = canvas.getContext("2d");
+        if (context) drawNode(context, [16, 16], 11, number, this.inks);
+        const count = element("span", { class: "number" }, this.classes.count(name));
+        return element("li", { "data-class": name }, canvas, element("bdi", {}, visible(name, 30)), count);
+      }),
+    );
   }
 
   describe() {
     if (!this.what || !this.matrix) return;
     const { map } = this.what;
+    const node = this.isolated >= 0 ? this.isolated : this.subject;
     this.frame.dataset.isolated = String(this.isolated);
-    this.panel.replaceChildren(
-      this.isolated < 0
-        ? element("p", { class: "hint" }, "Point at a node to see where it looks, click to keep it.")
-        : ranking(largest(this.matrix.row(this.isolated), map.columns), {
-            title: `${visible(map.rows[this.isolated], 30)} looks at`,
-          }),
+    this.frame.dataset.subject = String(this.subject);
+    const title = `${visible(map.rows[node], 40)} looks at`;
+    const hint = this.isolated < 0 ? "Point at a node to see where it looks, click to keep it." : "";
+    this.details.replaceChildren(
+      node < 0 ? "" : ranking(largest(this.matrix.row(node), map.columns), { title }),
+      element("p", { class: "hint" }, hint),
       element("p", { class: "note" }, caption(this.what)),
     );
   }
@@ -139,7 +171,7 @@ class Graph {
   at(node) {
     const { width, height } = this.surface;
     const [x, y] = this.places[node];
-    return [60 + x * (width - 120), 30 + y * (height - 60)];
+    return [30 + x * (width - 110), 24 + y * (height - 48)];
   }
 
   /**
@@ -147,141 +179,89 @@ class Graph {
    * @param {number} y
    */
   nodeAt(x, y) {
-    return this.places.findIndex((_, node) => Math.hypot(this.at(node)[0] - x, this.at(node)[1] - y) <= RADIUS + 4);
+    const near = (/** @type {number} */ node) => Math.hypot(this.at(node)[0] - x, this.at(node)[1] - y);
+    return this.places.findIndex((_, node) => near(node) <= this.radius + 4);
   }
 
   /**
-   * @param {CanvasRenderingContext2D} context
-   * @param {number} _width
-   * @param {number} _height
-   * @param {number} isolated
+   * The weight that an edge shows: that of the isolated node, or the larger one of both directions.
+   *
+   * @param {Edge} edge
+   * @returns {number}
    */
-  draw(context, _width, _height, isolated) {
-    const { matrix } = this;
-    if (!matrix) return;
-    const most = matrix.extent().largest || 1;
-    context.strokeStyle = this.inks.accent;
-    for (const { from, to } of this.edges) {
-      const weight =
-        isolated < 0
-          ? Math.max(matrix.at(from, to), matrix.at(to, from))
-          : isolated === from
-            ? matrix.at(from, to)
-            : isolated === to
-              ? matrix.at(to, from)
-              : 0;
-      context.globalAlpha = weight > 0 ? 0.25 + (0.7 * weight) / most : 0.12;
-      context.lineWidth = 0.5 + (7 * weight) / most;
+  weight({ from, to }) {
+    const matrix = /** @type {import("./matrix.js").Matrix} */ (this.matrix);
+    if (this.isolated < 0) return Math.max(matrix.at(from, to), matrix.at(to, from));
+    if (this.isolated === from) return matrix.at(from, to);
+    return this.isolated === to ? matrix.at(to, from) : 0;
+  }
+
+  /** @param {CanvasRenderingContext2D} context */
+  draw(context) {
+    if (!this.matrix) return;
+    const most = Math.max(...this.edges.map((edge) => this.weight(edge)), 1e-12);
+    const main = this.isolated >= 0 ? this.isolated : this.subject;
+    const own = (/** @type {Edge} */ { from, to }) => main < 0 || from === main || to === main;
+    for (const edge of [...this.edges].sort((a, b) => Number(own(a)) - Number(own(b)))) {
+      const weight = this.weight(edge);
+      context.strokeStyle = own(edge) ? this.inks.accent : this.inks.soft;
+      context.globalAlpha = weight > 0 ? 0.25 + (0.65 * weight) / most : 0.12;
+      context.lineWidth = 0.75 + (8 * weight) / most;
       context.beginPath();
-      context.moveTo(...this.at(from));
-      context.lineTo(...this.at(to));
+      context.moveTo(...this.at(edge.from));
+      context.lineTo(...this.at(edge.to));
       context.stroke();
     }
     context.globalAlpha = 1;
   }
 
-  /**
-   * @param {CanvasRenderingContext2D} context
-   * @param {number} _width
-   * @param {number} _height
-   */
-  drawOver(context, _width, _height) {
-    if (!this.what) return;
+  /** @param {CanvasRenderingContext2D} context */
+  drawOver(context) {
+    if (!this.what || !this.matrix) return;
     const { rows } = this.what.map;
-    context.font = "12px system-ui, sans-serif";
-    context.textBaseline = "middle";
-    context.lineWidth = 2;
-    this.places.forEach((_, node) => {
-      const [x, y] = this.at(node);
-      context.beginPath();
-      context.arc(x, y, RADIUS, 0, 2 * Math.PI);
-      context.fillStyle = node === this.isolated ? this.inks.accent : this.inks.paper;
-      context.strokeStyle = this.inks.accent;
-      context.fill();
-      context.stroke();
-      context.fillStyle = this.inks.ink;
-      if (rows.length > 150 && node !== this.isolated) return;
-      const name = visible(rows[node], 16);
-      context.strokeStyle = this.inks.paper;
-      context.lineWidth = 3;
-      context.strokeText(name, x + RADIUS + 5, y);
-      context.lineWidth = 2;
-      context.fillText(name, x + RADIUS + 5, y);
+    const points = rows.map((_, node) => this.at(node));
+    const line = { paper: this.inks.paper, line: this.inks.ink };
+    points.forEach((point, node) => {
+      const main = node === this.isolated || node === this.subject;
+      context.lineWidth = main ? 3 : 1.25;
+      drawNode(context, point, main ? this.radius + 4 : this.radius, this.classes.of(node), line);
     });
+    const names = new Names(points, this.radius, this.surface.width);
+    const main = [this.isolated, this.subject].filter((node, at, all) => node >= 0 && all.indexOf(node) === at);
+    const from = this.matrix.row(main[0] ?? 0);
+    const order = rows.map((_, node) => node).sort((a, b) => from[b] - from[a]);
+    const write = (/** @type {number} */ node) => {
+      const must = main.includes(node);
+      context.font = `${must ? "600 13px" : "12px"} system-ui, sans-serif`;
+      names.write(context, visible(rows[node], 16), points[node], this.radius + (must ? 8 : 4), must, this.inks);
+    };
+    const others = order.filter((node) => !main.includes(node));
+    const near = others.filter((node) => main.length > 0 && from[node] > 0);
+    [...main, ...near].forEach(write);
+    this.drawNumbers(context, points, names);
+    if (rows.length <= MOST_NAMES) others.filter((node) => !near.includes(node)).forEach(write);
+  }
+
+  /**
+   * The largest weights of the isolated node, on its edges.
+   *
+   * @param {CanvasRenderingContext2D} context
+   * @param {[number, number][]} points
+   * @param {Names} names
+   */
+  drawNumbers(context, points, names) {
+    if (this.isolated < 0 || !this.matrix) return;
+    const linked = this.edges.filter((edge) => edge.from === this.isolated || edge.to === this.isolated);
+    const shown = linked.filter((edge) => this.weight(edge) >= WORTH_A_NUMBER);
+    context.font = "11px system-ui, sans-serif";
+    for (const edge of shown.sort((a, b) => this.weight(b) - this.weight(a)).slice(0, MOST_NUMBERS)) {
+      const [x, y] = points[edge.from].map((value, axis) => (value + points[edge.to][axis]) / 2);
+      const number = written(this.weight(edge)).slice(0, 4);
+      names.write(context, number, [x - context.measureText(number).width / 2, y], 0, false, this.inks);
+    }
   }
 
   destroy() {
     this.surface.destroy();
   }
-}
-
-/**
- * The given edges, or otherwise the pairs with the largest weights.
- *
- * @param {[number, number][] | undefined} given
- * @param {import("./matrix.js").Matrix} matrix
- * @returns {Edge[]}
- */
-function edgesOf(given, matrix) {
-  const inside = (/** @type {number} */ node) => Number.isInteger(node) && node >= 0 && node < matrix.rows;
-  if (given)
-    return given
-      .map(([from, to]) => ({ from, to }))
-      .filter(({ from, to }) => inside(from) && inside(to) && from !== to);
-  /** @type {(Edge & {weight: number})[]} */
-  const all = [];
-  for (let from = 0; from < matrix.rows; from++) {
-    for (let to = 0; to < from; to++) {
-      const weight = Math.max(matrix.at(from, to), matrix.at(to, from));
-      if (weight > 0) all.push({ from, to, weight });
-    }
-  }
-  return all.sort((a, b) => b.weight - a.weight).slice(0, MOST_EDGES);
-}
-
-/**
- * Places for nodes: from a circle, edges pull and nodes push, with decreasing force (Fruchterman & Reingold 1991).
- *
- * @param {number} count
- * @param {Edge[]} edges
- * @returns {[number, number][]}
- */
-function arranged(count, edges) {
-  const ideal = Math.sqrt(1 / Math.max(count, 1));
-  const x = Float64Array.from({ length: count }, (_, node) => 0.5 + 0.4 * Math.cos((2 * Math.PI * node) / count));
-  const y = Float64Array.from({ length: count }, (_, node) => 0.5 + 0.4 * Math.sin((2 * Math.PI * node) / count));
-  const rounds = count > 400 ? 0 : ROUNDS; // with more nodes, the circle is kept
-  for (let round = 0; round < rounds; round++) {
-    const right = new Float64Array(count);
-    const down = new Float64Array(count);
-    const push = (
-      /** @type {number} */ a,
-      /** @type {number} */ b,
-      /** @type {(distance: number) => number} */ force,
-    ) => {
-      const distance = Math.max(Math.hypot(x[a] - x[b], y[a] - y[b]), 1e-4);
-      const share = force(distance) / distance;
-      right[a] += (x[a] - x[b]) * share;
-      right[b] -= (x[a] - x[b]) * share;
-      down[a] += (y[a] - y[b]) * share;
-      down[b] -= (y[a] - y[b]) * share;
-    };
-    for (let a = 0; a < count; a++) for (let b = 0; b < a; b++) push(a, b, (distance) => (ideal * ideal) / distance);
-    for (const { from, to } of edges) push(from, to, (distance) => -(distance * distance) / ideal);
-    const step = 0.08 * (1 - round / rounds);
-    for (let node = 0; node < count; node++) {
-      const length = Math.max(Math.hypot(right[node], down[node]), 1e-9);
-      x[node] += (right[node] / length) * Math.min(length, step);
-      y[node] += (down[node] / length) * Math.min(length, step);
-    }
-  }
-  const span = (/** @type {Float64Array} */ values) => ({
-    from: Math.min(...values),
-    size: Math.max(Math.max(...values) - Math.min(...values), 1e-9),
-  });
-  const [across, along] = [span(x), span(y)];
-  return Array.from({ length: count }, (_, node) => [
-    (x[node] - across.from) / across.size,
-    (y[node] - along.from) / along.size,
-  ]);
 }

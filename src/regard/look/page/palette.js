@@ -54,7 +54,7 @@ const DIVERGING = {
 /**
  * Heads. Found by searching for eight colours of which any two stay at least 0.11 apart (in OKLab, where black and
  * white are 1 apart) for eyes that lack red, green or blue cones, too. The ninth head has the first colour again, in
- * lines of another kind. Heads are numbered wherever they are coloured.
+ * lines of another kind. Heads are numbered wherever they are coloured. The classes of nodes have the same colours.
  *
  * @type {{light: Stop[], dark: Stop[]}}
  */
@@ -219,6 +219,7 @@ export function inks() {
     ink: read("--ink"),
     soft: read("--ink-soft"),
     line: read("--line"),
+    dim: read("--dim"),
     accent: read("--accent"),
   };
   probe.remove();

@@ -2,7 +2,8 @@
  * A record of attention, as docs/record.md describes it.
  *
  * @typedef {{kind: string, items: string[], text?: string, rows?: number, columns?: number, picture?: string,
- *   edges?: [number, number][], border?: number}} Side
+ *   edges?: [number, number][], labels?: string[], border?: number, values?: (number | null)[],
+ *   bands?: [level: number, lows: (number | null)[], highs: (number | null)[]][]}} Side
  * @typedef {import("./numbers.js").Stored} Stored
  * @typedef {Stored & {name: string, kind: string, query: string, key: string, layer: number | null, heads: number[],
  *   shape: [number, number, number], sums: string, inputs?: string[], vectors?: Vectors, part?: string}} RawMap
@@ -38,7 +39,7 @@ export class AttentionMap {
     this.raw = raw;
     this.name = raw.name;
     /** Whether the columns are numbers, such as steps and experts, and no items of a text. */
-    this.numbered = sides[raw.key]?.kind === "steps";
+    this.numbered = sides[raw.key]?.kind === "steps" && !sides[raw.key].values;
     this.whole = part?.whole ?? this;
     this.id = `${raw.name} ${part?.cut.label ?? ""}`;
     this.heads = raw.heads;

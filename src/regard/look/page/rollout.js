@@ -11,6 +11,7 @@ import { chosen } from "./chosen.js";
 import { element } from "./elements.js";
 import { Explorer } from "./explorer.js";
 import { Matrix } from "./matrix.js";
+import { Picture } from "./picture.js";
 import { product } from "./product.js";
 
 /** @type {import("./views.js").View} */
@@ -64,14 +65,34 @@ class Rollout {
    */
   constructor(host, record, page) {
     this.record = record;
+    this.page = page;
     this.asked = "";
-    /** @type {import("./explorer.js").Explored | null} */
+    /** @type {(import("./explorer.js").Explored & import("./picture.js").Pictured) | null} */
     this.explored = null;
     /** @type {Map<string, Matrix>} what has reached each layer, by the name of its map */
     this.reached = new Map();
     this.waiting = element("p", { class: "hint", role: "status" });
-    host.append(this.waiting);
-    this.explorer = new Explorer(host, page, "attention rollout");
+    this.host = element("div", { class: "within" });
+    host.append(this.waiting, this.host);
+    /** @type {Explorer | Picture | null} */
+    this.shower = null;
+  }
+
+  /**
+   * What shows maps of a side: a picture for patches, otherwise a heat map.
+   *
+   * @param {string} side
+   */
+  showerOf(side) {
+    const Wanted = this.record.sides[side]?.kind === "patches" ? Picture : Explorer;
+    if (this.shower instanceof Wanted) return this.shower;
+    this.shower?.destroy();
+    this.host.replaceChildren();
+    this.shower =
+      Wanted === Picture
+        ? new Picture(this.host, this.record, this.page)
+        : new Explorer(this.host, this.page, "attention rollout");
+    return this.shower;
   }
 
   /** @param {import("./store.js").State} state */
@@ -90,6 +111,8 @@ class Rollout {
         columns: map.columns,
         caption: `rollout of ${group.label} through layers ${layers[0]} to ${layers[layer]}`,
         kind: group.kind,
+        query: group.query,
+        key: group.key,
         who: (row) => map.who(row),
         part: map.whole !== map,
         rowRange: map.rowRange,
@@ -99,7 +122,7 @@ class Rollout {
           : "Not every layer is in this record: the rollout is over those that are.",
       };
     }
-    if (this.explored) this.explorer.show(this.explored, state);
+    if (this.explored) this.showerOf(group.key).show(this.explored, state);
   }
 
   /**
@@ -119,6 +142,6 @@ class Rollout {
   }
 
   destroy() {
-    this.explorer.destroy();
+    this.shower?.destroy();
   }
 }

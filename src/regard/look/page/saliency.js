@@ -4,6 +4,7 @@ import { caption, chosen } from "./chosen.js";
 import { legend } from "./cells.js";
 import { element } from "./elements.js";
 import { HeatMap } from "./heat_map.js";
+import { Picture } from "./picture.js";
 import { reading } from "./ranking.js";
 import { AttentionMap } from "./record.js";
 import { span } from "./scale_end.js";
@@ -24,10 +25,21 @@ export const saliency = {
       ? `${MOVED} At the left, on the same axes, attention.`
       : MOVED,
   head: "mean",
-  groups: (record) => record.groups.filter((group) => opinion(record, group)),
+  groups: (record) => (pictured(record) ? [] : record.groups.filter((group) => opinion(record, group))),
   available: (record) => Object.keys(record.raw.saliency ?? {}).length > 0,
-  create: (host, record, page) => new Saliency(host, record, page),
+  create: (host, record, page) =>
+    pictured(record) ? new Moved(host, record, page) : new Saliency(host, record, page),
 };
+
+/**
+ * Whether patches of a picture moved the answer.
+ *
+ * @param {import("./record.js").Record} record
+ */
+function pictured(record) {
+  const [first] = Object.values(record.raw.saliency ?? {});
+  return first !== undefined && record.sides[first.key]?.kind === "patches";
+}
 
 /**
  * The saliency that has the axes of a group.
@@ -86,6 +98,41 @@ class Saliency {
 
   destroy() {
     for (const twin of this.twins) twin.heatMap.destroy();
+  }
+}
+
+/** What moved the answer, over the picture. */
+class Moved {
+  /**
+   * @param {HTMLElement} host
+   * @param {import("./record.js").Record} record
+   * @param {import("./views.js").Page} page
+   */
+  constructor(host, record, page) {
+    this.record = record;
+    /** @type {import("./picture.js").Pictured | null} */
+    this.shown = null;
+    this.picture = new Picture(host, record, page);
+  }
+
+  /** @param {import("./store.js").State} state */
+  async update(state) {
+    const [raw] = Object.values(this.record.raw.saliency ?? {});
+    const map = new AttentionMap(raw, this.record.sides);
+    this.shown ??= {
+      matrix: await map.matrix("mean"),
+      rows: map.rows,
+      columns: map.columns,
+      query: raw.query,
+      key: raw.key,
+      caption: `what moved ${visible(raw.query)}`,
+      moved: true,
+    };
+    this.picture.show(this.shown, state);
+  }
+
+  destroy() {
+    this.picture.destroy();
   }
 }
 

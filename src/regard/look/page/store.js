@@ -10,6 +10,7 @@
  * @property {string} heads the numbers of the heads whose lines are shown, or "all"
  * @property {number} query the chosen row, or -1
  * @property {number} key the chosen column, or -1
+ * @property {string} marks on a picture: "light" on the patches looked at, or "arrows" to the strongest
  * @property {string} scale "map": one colour scale for all rows; "row": one for each
  * @property {string} text what was typed on a live page
  * @property {number} from the token from which on a long text is shown with every weight, or -1
@@ -25,6 +26,7 @@ const INITIAL = {
   heads: "all",
   query: -1,
   key: -1,
+  marks: "light",
   scale: "map",
   text: "",
   from: -1,

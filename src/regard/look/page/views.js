@@ -32,7 +32,20 @@ import { lines } from "./lines.js";
 import { patches } from "./patches.js";
 import { rollout } from "./rollout.js";
 import { saliency } from "./saliency.js";
+import { series } from "./series.js";
 import { tendencies } from "./tendencies.js";
 
 /** @type {View[]} */
-export const VIEWS = [patches, graph, alignment, lines, glance, contributions, tendencies, beam, rollout, saliency];
+export const VIEWS = [
+  patches,
+  graph,
+  series,
+  alignment,
+  lines,
+  glance,
+  contributions,
+  tendencies,
+  beam,
+  rollout,
+  saliency,
+];

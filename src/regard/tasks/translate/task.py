@@ -29,8 +29,6 @@ from regard.data.tokenizers import Tokenizers
 from regard.decoding import DecodingConfig, Hypothesis, align, search, side_by_side, unknown_sources
 from regard.decoding.tree import Tree
 from regard.errors import RegardError
-from regard.kernels.r_drop import r_drop_loss
-from regard.kernels.vocabulary_loss import vocabulary_loss
 from regard.models.facts import ModelConfig
 from regard.tasks.base import (
     TEXTS,
@@ -47,7 +45,8 @@ from regard.tasks.base import (
     Work,
 )
 from regard.tasks.counting import counter
-from regard.tasks.modules import AnswersSources, Draws
+from regard.tasks.modules import AnswersSources
+from regard.tasks.saying import answers_of, sight_of, target_loss
 from regard.tasks.scores import References, bleu, lexicon_scores, text_scores
 from regard.tasks.significance import Comparison, compare_lexicons, compare_texts
 from regard.tasks.surfaces import NOTHING, Answer, TextToTexts
@@ -124,31 +123,16 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         )
 
     def loss(self, model: nn.Module, batch: PairBatch, *, plain: bool = False) -> Tensor:
-        """The loss, summed over the target tokens of the batch.
-
-        A model that draws at random while it learns (hard attention) has a `rollout`, which adds what its draws can
-        learn from.
-        """
         assert isinstance(model, AnswersSources)
-        smoothing, divergence = (0.0, 0.0) if plain else (self.smoothing, self.r_drop)
-        wanted, source, lengths, given = batch.target[:, 1:], batch.source, batch.source_lengths, batch.target[:, :-1]
-        if divergence:  # two passes with different dropout, as one batch twice as high
-            wanted, source, given = (x.repeat(2, 1) for x in (wanted, source, given))
-            lengths = lengths.repeat(2)
-        real = wanted.ne(self.tokenizers.special.pad or 0)
-        rollout = model.rollout(source, lengths, given) if isinstance(model, Draws) else None
-        hidden, targets = (model(source, lengths, given) if rollout is None else rollout.hidden)[real], wanted[real]
-        if divergence:
-            first, second = hidden.chunk(2)
-            total, losses = r_drop_loss(
-                first, second, model.output, targets.chunk(2)[0], weight=divergence, smoothing=smoothing
-            )
-        else:
-            total, losses = vocabulary_loss(hidden, model.output, targets, smoothing=smoothing)
-        if rollout is not None:
-            surrogate = rollout.surrogate(losses.new_zeros(wanted.shape).masked_scatter(real, losses), real)
-            total = total + (surrogate / 2 if divergence else surrogate)
-        return total
+        return target_loss(
+            model,
+            batch.source,
+            batch.source_lengths,
+            batch.target,
+            pad=self.tokenizers.special.pad or 0,
+            smoothing=0.0 if plain else self.smoothing,
+            divergence=0.0 if plain else self.r_drop,
+        )
 
     def objective(self, splits: Splits[Examples]) -> Objective:
         return self.best
@@ -226,11 +210,13 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         return source_batches(sources, batch_tokens=batch_tokens, special=self.tokenizers.special)
 
     def _texts(self, hypotheses: list[Hypothesis], words: list[list[str]] | None) -> list[Answer]:
-        texts = self.tokenizers.target.decode([list(found.tokens) for found in hypotheses])
-        if words is not None:
-            unknown = self.tokenizers.target.unknown
-            texts = [fill_in(text, known, unknown=unknown) for text, known in zip(texts, words, strict=True)]
-        return [Answer(t, h.score, h.tokens, h.logprobs) for t, h in zip(texts, hypotheses, strict=True)]
+        answers, unknown = answers_of(hypotheses, self.tokenizers.target), self.tokenizers.target.unknown
+        if words is None:
+            return answers
+        return [
+            replace(answer, text=fill_in(answer.text, known, unknown=unknown))
+            for answer, known in zip(answers, words, strict=True)
+        ]
 
     def _replacements(
         self,
@@ -275,11 +261,7 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         return [Answer(answer, 0.0, tuple(self.tokenizers.target.encode([answer])[0]), ())]
 
     def sight(self, model: nn.Module, asked: str, look: Looking) -> Sight:
-        """The answer is found without recording, and is then read once more with recording.
-
-        One teacher-forced pass gives the weights of the very answer that was found, by whatever search, and costs
-        nothing while searching: steps and the whole are the same computation.
-        """
+        """The answer is found without recording, and is then read once more with recording."""
         assert isinstance(model, AnswersSources)
         if look.reference is not None:
             return self._sight_of(model, asked, self.tokenizers.target.encode([look.reference])[0], None)
@@ -309,34 +291,17 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
 
     def _sight_of(self, model: AnswersSources, asked: str, said: Sequence[int], tree: Tree | None) -> Sight:
         """What the model looks at when it gives the answer `said` (T,), which the search of `tree` has found."""
-        special, source_names, target_names = self.tokenizers.special, self.tokenizers.source, self.tokenizers.target
-        device = next(model.parameters()).device
-        (batch,) = self._batches(source_names.encode([asked]), 1)
-        source, said = batch.source.to(device), list(said)
-        given = torch.tensor([[special.bos, *said]], device=device)
-        end = target_names.pieces([special.eos])
-        target = Side((*target_names.pieces(said), *end), text=target_names.decode([said])[0])
-
-        def logits(places: Tensor | None) -> Tensor:
-            if places is None:
-                return model.output(model(source, None, given))[0]
-            rows = torch.arange(len(places), device=device)
-            hidden = model(source.expand(len(places), -1), None, given.expand(len(places), -1))
-            return model.output(hidden[rows, places])
-
-        return Sight(
+        names, target = self.tokenizers.source, self.tokenizers.target
+        (batch,) = self._batches(names.encode([asked]), 1)
+        return sight_of(
+            model,
+            batch.source.to(next(model.parameters()).device),
+            said,
             title=asked,
-            source=Side((*source_names.tokens(asked), *end), text=asked),
-            logits=logits,
-            given=(source, given),
-            read=lambda source, given: model(source, None, given),
-            sides=model.looks,
+            side=Side((*names.tokens(asked), *target.pieces([self.tokenizers.special.eos])), text=asked),
+            tokenizer=target,
             embedding=model.source,
-            outcome=lambda _chosen: (target, target.text),
-            names=lambda _, numbers: target_names.pieces(numbers),
-            chosen=[*said, special.eos],
-            inputs=(*target_names.pieces([special.bos]), *target.items[:-1]),
-            beam=None if tree is None else tree.to_json(target_names.pieces),
+            tree=tree,
         )
 
     def files(self, batches: Stream[Batch], decoding: DecodingConfig) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""Attention in a terminal: a heat map of Unicode blocks, in colour where there is colour."""
+"""Weights in a terminal: a heat map of Unicode blocks, in colour where there is colour."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from rich.style import Style
 from rich.text import Text
 from torch import Tensor
 
+from regard.look.long import coarse
 from regard.look.show import LONGEST, printable
 
 SHADES = " ░▒▓█"
 DARK, LIGHT = (24, 26, 38), (255, 205, 86)  # colours of the weights 0 and 1
+MOST_CELLS = 100  # rows and columns of a map
+
+Names = tuple[str, ...]
 
 
 def heat_map(weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, colour: bool = True) -> Text:
@@ -26,7 +30,7 @@ def heat_map(weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, co
     width = max([1, *map(cell_len, above)]) + 1
     text = Text(" " * margin)
     for name in above:
-        text.append(_centred(name, width), style="dim")
+        text.append(centred(name, width), style="dim")
     for name, row in zip(beside, weights.tolist(), strict=True):
         text.append("\n")
         text.append(" " * (margin - 1 - cell_len(name)) + name + " ", style="bold")
@@ -35,14 +39,20 @@ def heat_map(weights: Tensor, rows: Sequence[str], columns: Sequence[str], *, co
     return text
 
 
+def fewer(weights: Tensor, rows: Names, columns: Names) -> tuple[Tensor, Names, Names]:
+    """A map (Q, K) with no more rows and columns than can be read, and the names of the first that each stands for."""
+    down, across = (-(-count // MOST_CELLS) for count in weights.shape)
+    return coarse(weights[None, None], MOST_CELLS)[0, 0], rows[::down], columns[::across]
+
+
 def _cell(weight: float, width: int, colour: bool) -> tuple[str, Style | str]:
     if not colour:
-        return _centred(SHADES[round(weight * (len(SHADES) - 1))] * 2, width), ""
+        return centred(SHADES[round(weight * (len(SHADES) - 1))] * 2, width), ""
     red, green, blue = (round(dark + (light - dark) * weight) for dark, light in zip(DARK, LIGHT, strict=True))
     return " " * width, Style(bgcolor=Color.from_rgb(red, green, blue))
 
 
-def _centred(name: str, width: int) -> str:
+def centred(name: str, width: int) -> str:
     """The name centred in `width` cells of a terminal; some characters take two cells."""
-    space = width - cell_len(name)
+    space = max(width - cell_len(name), 0)
     return " " * (space // 2) + name + " " * (space - space // 2)

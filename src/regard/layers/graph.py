@@ -1,0 +1,101 @@
+"""Graph attention: every node looks at its neighbours.
+
+    h′_i = Σ_j w_ij W h_j + b        w_i = softmax_j( score(i, j) )   over the edges (i, j)
+
+    gat      score = LeakyReLU(aᵀ [W h_i ‖ W h_j])          Veličković 2018, equations 3 and 4
+    gatv2    score = aᵀ LeakyReLU(U h_i + W h_j)            Brody 2022, equation 7
+
+All nodes of `gat` rank their neighbours alike: by aᵀ W h_j. Those of `gatv2` may rank them differently.
+
+H heads  D width of a head  N nodes  E edges
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.graph import attend_graph
+from regard.attention.scores import LeakyAdditive, LeakySum
+from regard.kernels.linear import Linear
+from regard.kernels.sparse import Cells, Sparse
+from regard.layers.dropout import Dropout
+
+GraphScore = Literal["gat", "gatv2"]
+Features = Tensor | Sparse  # a row for each node: (N, F)
+
+
+class GraphAttention(nn.Module):
+    """Features (N, F) → (N, H·D) if the heads are concatenated, and otherwise their mean, (N, D).
+
+    Dropout is applied to the features (of sparse ones, to the values that are not zero) and to the weights. With
+    `residual`, the features are added to the result, after a linear map if the widths differ.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        width: int,
+        *,
+        heads: int,
+        score: GraphScore,
+        dropout: float,
+        attention_dropout: float,
+        residual: bool = False,
+        concatenate: bool = True,
+    ) -> None:
+        super().__init__()
+        self.heads, self.width, self.concatenate = heads, width, concatenate
+        total, out = heads * width, heads * width if concatenate else width
+        two = score == "gatv2"  # one map for what is looked at, and another for who looks
+        self.project = Project(features, total * (1 + two), bias=two)
+        self.score = LeakyAdditive(width, heads=heads) if two else LeakySum(width, heads=heads)
+        self.residual = Residual(features, out) if residual else None
+        self.dropout, self.attention_dropout = Dropout(dropout), Dropout(attention_dropout)
+        self.bias = nn.Parameter(torch.zeros(out))
+        for part in self.project.weight.split(total):
+            nn.init.xavier_uniform_(part)
+
+    def forward(self, x: Features, cells: Cells) -> Tensor:
+        x = dropped(x, self.dropout)
+        projected = self.project(x).unflatten(-1, (-1, self.heads, self.width))  # (1, N, 1 or 2, H, D)
+        parts = [part.transpose(1, 2) for part in projected.unbind(2)]  # (1, H, N, D) each
+        keys, queries = parts[0], parts[-1]
+        scored = self.score.queries(queries), self.score.keys(keys)
+        out = attend_graph(*scored, keys, score=self.score, cells=cells, drop=self.attention_dropout)
+        out = out.transpose(1, 2)[0]  # (N, H, D)
+        out = out.flatten(1) if self.concatenate else out.mean(1)
+        if self.residual is not None:
+            out = out + self.residual(x)
+        return out + self.bias
+
+
+class Project(Linear):
+    """A linear map of the features of all nodes, which may be sparse: (N, F) → (1, N, M)"""
+
+    def forward(self, x: Features) -> Tensor:
+        if isinstance(x, Tensor):
+            return super().forward(x).unsqueeze(0)
+        rows = x @ self.weight.T.contiguous()
+        return (rows if self.bias is None else rows + self.bias).unsqueeze(0)
+
+
+class Residual(nn.Module):
+    """The features themselves, or a linear map of them if another width is wanted: (N, F) → (N, M)"""
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        self.project = None if features == width else Project(features, width, bias=False)
+
+    def forward(self, x: Features) -> Tensor:
+        if self.project is not None:
+            return self.project(x)[0]
+        return x if isinstance(x, Tensor) else x @ torch.eye(x.cells.size[1], device=x.values.device)
+
+
+def dropped(x: Features, dropout: Dropout) -> Features:
+    """The features after dropout. Values that are zero stay zero, so that of sparse ones the others suffice."""
+    return dropout(x) if isinstance(x, Tensor) else replace(x, values=dropout(x.values))
