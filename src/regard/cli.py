@@ -56,7 +56,7 @@ def main() -> None:
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except KeyboardInterrupt as interrupted:
-        end(str(interrupted) or "stopped", code=130)
+        end(str(interrupted) or "stopped", code=getattr(interrupted, "code", 130))
     except SystemExit as ended:
         if not isinstance(ended.__context__, BrokenPipeError):  # which rich turns into exit code 1
             raise
@@ -114,8 +114,15 @@ def train(
     teacher: Annotated[
         Path | None, typer.Option(help="a larger model, whose answers replace the targets of the training data")
     ] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="processes on this machine that train together; see docs/scale.md")
+    ] = 1,
 ) -> None:
     """Train a model from a recipe, or resume training that was interrupted."""
+    if processes > 1:
+        from regard.commands.processes import train_together
+
+        raise typer.Exit(train_together(_without(sys.argv[2:], "--processes"), processes))
     from regard.api.training import train as train_model
     from regard.commands.evaluate import show
     from regard.tasks.base import Score
@@ -163,6 +170,16 @@ def check(
     )
     if strict and not clean:
         raise typer.Exit(1)
+
+
+def _without(arguments: list[str], option: str) -> list[str]:
+    """The arguments without an option and its value."""
+    kept, skip = [], False
+    for argument in arguments:
+        if not skip and argument != option and not argument.startswith(f"{option}="):
+            kept.append(argument)
+        skip = argument == option
+    return kept
 
 
 @app.command()

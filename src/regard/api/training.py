@@ -28,7 +28,7 @@ from regard.recipes import Complete, Recipe, Wish, setting
 from regard.tasks.base import AnyTask, Codec, Extends, Objective, RunOptions, Work
 from regard.training import machine
 from regard.training.checkpoint import Checkpoints
-from regard.training.distribution import Crew
+from regard.training.distribution import Crew, joined
 from regard.training.size import TRAINED, require_room
 from regard.training.train import LIMITS
 from regard.training.train import train as train_in
@@ -60,6 +60,12 @@ def train(
     `recipe` is the name of a bundled recipe, a TOML file, a data file (the recipe that fits it is taken) or a `Recipe`.
     `changes` are "key=value" as on the command line; `show` reports progress on standard error.
     """
+    with joined():
+        return _joined(recipe, out=out, changes=changes, show=show)
+
+
+def _joined(recipe: str | Path | Wish, *, out: str | Path | None, changes: Iterable[str], show: bool) -> Model:
+    """`train` in one of the processes that were started together."""
     crew = Crew.here()
     console = Console(stderr=True, quiet=not show or not crew.leads, highlight=False)
     wish = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes, tell=console.out)
@@ -146,8 +152,8 @@ def prepare(
         task=task,
         batches=batches,
         objective=objective,
-        validate=validation(task, held_out, quick, device),
-        score=final(whole, console),
+        validate=validation(task, held_out, quick, device, crew),
+        score=final(whole, console, crew),
         summary=_summary(recipe, codec, module, {"train": batches, "valid": held_out}),
     )
 
@@ -216,9 +222,9 @@ def _require_same_data(directory: ModelDirectory, checksum: str, *, begun: bool,
     """Refuse to resume a run on other data. The content is compared, and not the path or time of the files."""
     note = directory.work / "learned-from.json"
     known = _checksum_in(note)
-    if known == checksum:
+    if crew.agree(known == checksum):  # the leading process may have written it before another one reads it
         return
-    if begun and known is not None:
+    if crew.agree(begun and known is not None):
         raise RegardError(
             f"{directory.path} was trained on other data than data.train has now; choose another directory with -o, "
             "or put the file back as it was"

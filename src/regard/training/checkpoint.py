@@ -95,14 +95,14 @@ class DamagedError(Exception):
 
 
 class Checkpoints:
-    """The checkpoints of one run.
+    """The checkpoints of one run. Of several processes only the one that `writes` changes anything on the disk.
 
     `newest` is the step that this process saved or resumed last, 0 before that; `kept` are the steps whose mean
     `final_weights` returned.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, *, writes: bool = True) -> None:
+        self.directory, self.writes = directory, writes
         self.newest = 0
         self.kept: list[int] = []
         self._held: Held | None = None
@@ -116,6 +116,8 @@ class Checkpoints:
     def hold(self, run: Run) -> None:
         """Keep the weights of this step in memory. The next checkpoint writes them too, if they are still the best."""
         run.require_finite()
+        if not self.writes:
+            return
         with run.averaged():
             weights = {name: tensor.detach().clone() for name, tensor in weights_of(run.model).items()}
         self._held = Held(weights, _numbers(run), len(run.history), len(run.validations))
@@ -123,6 +125,9 @@ class Checkpoints:
     def save(self, run: Run) -> None:
         """Write the run as it is now. Checkpoints that are no longer needed are removed after that is on the disk."""
         run.require_finite()
+        if not self.writes:
+            self.newest = run.step
+            return
         if self._held is not None and self._held.numbers["step"] == run.validations[run.best()]["step"]:
             self._write_held(run, self._held)
         self._held = None
@@ -157,8 +162,9 @@ class Checkpoints:
         Damaged checkpoints are skipped with a warning: the run repeats those steps, with the same result. Checkpoints
         that do not fit the run are skipped too, if an older one fits.
         """
-        durable.make_directory(self.directory.parent)
-        durable.sweep(self.directory)
+        if self.writes:
+            durable.make_directory(self.directory.parent)
+            durable.sweep(self.directory)
         misfits: list[tuple[Path, RegardError]] = []
         for path in reversed(self._named()):
             try:
@@ -201,7 +207,7 @@ class Checkpoints:
 
     def finish(self, run: Run) -> None:
         """Remove checkpoints once the final weights are written, except the newest, to resume from, and the best."""
-        for step in self.steps():
+        for step in self.steps() if self.writes else []:
             if step != run.step and step not in run.ranked()[:1]:
                 durable.remove_directory(self.path(step))
 

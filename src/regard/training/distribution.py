@@ -1,12 +1,15 @@
 """The processes that train one model together. A process that is alone does nothing here.
 
-torch.distributed must have been initialised before, as `torchrun` and `init_process_group` do.
+`torchrun` and `regard train --processes` start them, and say by RANK and WORLD_SIZE in their environment which process
+is which. They meet in `joined`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,8 +17,25 @@ import torch
 from torch import Tensor, distributed, nn
 
 from regard.data.streams import Share
+from regard.tasks.base import Score
+from regard.training import randomness
 
 Made = TypeVar("Made")
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Within, this process is one of those that were started together; nothing happens in a process that is alone."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or distributed.is_initialized():
+        yield
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
 
 
 @dataclass(frozen=True)
@@ -70,6 +90,36 @@ class Crew:
         said = torch.tensor(flag)
         distributed.broadcast(said, src=0)
         return bool(said)
+
+    def largest(self, number: int) -> int:
+        """The largest number of all processes: a signal may reach only one of them."""
+        if self.world == 1:
+            return number
+        found = torch.tensor(number)
+        distributed.all_reduce(found, distributed.ReduceOp.MAX)
+        return int(found)
+
+    def told(self, judge: Callable[[], Mapping[str, Score]]) -> dict[str, Score]:
+        """Scores that the leading process finds while the others wait for them."""
+        if self.world == 1:
+            return dict(judge())
+        content = b""
+        if self.leads:
+            content = json.dumps({name: [score.value, score.signature] for name, score in judge().items()}).encode()
+        size = torch.tensor(len(content))
+        distributed.broadcast(size, src=0)
+        said = torch.zeros(int(size), dtype=torch.uint8)
+        if self.leads:
+            said = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        distributed.broadcast(said, src=0)
+        found = json.loads(bytes(said.tolist()))
+        return {name: Score(*score) for name, score in found.items()}
+
+    def seed(self, number: int, step: int) -> None:
+        """Seed this process for a step, so that processes draw different numbers, and the same ones after a resume. A
+        process that is alone draws on, and its checkpoints have its random state."""
+        if self.world > 1:
+            randomness.seed(randomness.derived(number, step, self.rank))
 
     def wrap(self, learner: nn.Module) -> nn.Module:
         """The learner, with gradients averaged over all processes; a loss need not use every parameter."""

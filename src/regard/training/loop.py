@@ -37,6 +37,7 @@ def fit(
 
     while not crew.agree(bool(run.ending())):
         begin = time.perf_counter()
+        crew.seed(config.seed, run.step)
         group = list(islice(batches, config.accumulate))
         if not group:
             raise RegardError("there is not one batch to train on; look at data.train and its filters")

@@ -17,6 +17,11 @@ def seed(number: int) -> None:
     random.seed(number)
 
 
+def derived(*numbers: int) -> int:
+    """A seed that differs whenever one of the numbers does."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
 def capture() -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The state of all generators: torch's as byte tensors, the others as what JSON can hold."""
     tensors = {"torch": torch.get_rng_state()}

@@ -72,18 +72,19 @@ def train(
         objective=objective or Objective(),
         moving=MovingAverage(model, decay=config.ema) if config.ema else None,
         precision=precision,
-        remembers=task if isinstance(task, Remembers) and _alone(crew) else None,
+        remembers=task if isinstance(task, Remembers) and (crew is None or crew.world == 1) else None,
     )
-    checkpoints = Checkpoints(directory / CHECKPOINTS)
+    crew = crew or Crew()
+    checkpoints = Checkpoints(directory / CHECKPOINTS, writes=crew.leads)
     randomness.seed(config.seed)
-    resumed = checkpoints.resume(run)
+    resumed = crew.in_turn(lambda: checkpoints.resume(run))
     if not _finished(directory, run):
         if resumed and console:
             console.out(f"resuming from step {run.step:,}")
         with ExitStack() as stack:
-            interruption = stack.enter_context(watchers.Interruption(checkpoints))
+            interruption = stack.enter_context(watchers.Interruption(checkpoints, crew))
             validation = watchers.Validation(validate) if validate and config.validate_every else None
-            telling = _telling(run, directory, stack=stack, console=console)
+            telling = _telling(run, directory, stack=stack, console=console) if crew.leads else []
             watching = _in_order(validation, telling, checkpoints)
             rates = schedule.build(config, width=width)
             with machine.explaining_memory():
@@ -98,21 +99,17 @@ def train(
                 checkpoints.save(run)
             interruption(run)
         note = Note(model=dict(settings or {}), ended=run.step)
-        kept = _conclude(run, task, checkpoints, directory=directory, names=names, note=note, score=score or validate)
-        if console:
+        kept = _conclude(
+            run, task, checkpoints, crew, directory=directory, names=names, note=note, score=score or validate
+        )
+        if console and crew.leads:
             console.out(kept)
     elif console:
         console.out(f"nothing is left to do: {run.ending()}; raise {', '.join(LIMITS)}, or choose another directory")
-    checkpoints.finish(run)
+    crew.first(lambda: checkpoints.finish(run))
     load_weights(model, ModelDirectory(directory).weights(), origin=directory / WEIGHTS)
     model.eval()
     return ModelDirectory(directory).report()
-
-
-def _alone(crew: Crew | None) -> bool:
-    """Whether one process trains. Several have memories of their own, and none of them is in a checkpoint: after a
-    resume they begin with an empty one."""
-    return crew is None or crew.world == 1
 
 
 def _telling(run: Run, directory: Path, *, stack: ExitStack, console: Console | None) -> list[Watcher]:
@@ -135,6 +132,7 @@ def _conclude(
     run: Run,
     task: Loss[Batch],
     checkpoints: Checkpoints,
+    crew: Crew,
     *,
     directory: Path,
     names: Mapping[str, str],
@@ -145,22 +143,27 @@ def _conclude(
 
     The report is written last: if it is there, so is everything else.
     """
-    kept = _written(directory, run)
-    if kept:
-        load_weights(run.model, ModelDirectory(directory).weights(), origin=directory / WEIGHTS)
-    else:
+
+    def write_weights() -> None:
         load_weights(run.model, checkpoints.final_weights(run), origin=checkpoints.directory)
-        kept = checkpoints.kept
-        note = note.model_copy(update={"kept": kept})
-        durable.write_file(directory / WEIGHTS, to_bytes(weights_of(run.model), note))
+        whole = note.model_copy(update={"kept": checkpoints.kept})
+        durable.write_file(directory / WEIGHTS, to_bytes(weights_of(run.model), whole))
+
+    if not crew.agree(bool(_written(directory, run))):
+        crew.first(write_weights)
+    kept = _written(directory, run)
+    load_weights(run.model, ModelDirectory(directory).weights(), origin=directory / WEIGHTS)
     scores = watchers.judge(run, score) if score else {}
+    if not crew.leads:
+        crew.first(lambda: None)
+        return ""
     batches = run.batches.stream(epoch=run.epoch, position=run.position)
     cost = flops_per_target(run.model, task, islice(batches, FLOP_BATCHES))
     title = f"{names['task']} · {names['kind']}"
     picture = curve.draw(run.history, run.validations, objective=run.objective, title=title)
     durable.write_file(directory / CURVE, picture)
     whole = report.build(run, task=names["task"], kind=names["kind"], kept=kept, scores=scores, flops_per_target=cost)
-    durable.write_file(directory / REPORT, report.dump(whole))
+    crew.first(lambda: durable.write_file(directory / REPORT, report.dump(whole)))
     return report.explain_kept(run, kept)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 import torch
 from rich.console import Console
@@ -10,31 +11,35 @@ from torch import nn
 
 from regard.data.streams import Batch, Stream
 from regard.tasks.base import AnyTask, Exam, Score
+from regard.training.distribution import Crew
 
 Judge = Callable[[nn.Module], Mapping[str, Score]]
 
 
-def validation(task: AnyTask, batches: Stream[Batch], exam: Exam, device: torch.device) -> Judge:
-    """The loss per target on the validation examples, without smoothing, and the scores of a quick exam."""
+def validation(task: AnyTask, batches: Stream[Batch], exam: Exam, device: torch.device, crew: Crew) -> Judge:
+    """The loss per target on the validation examples, without smoothing, and the scores of a quick exam.
+
+    Of several processes each has its part in the loss; the leading one takes the exam.
+    """
 
     def judge(module: nn.Module) -> dict[str, Score]:
         if exam.loss:
-            return exam.scores(module)
-        total, targets = 0.0, 0
-        for batch in batches.in_order():
-            total += float(task.loss(module, batch.to(device), plain=True))
-            targets += batch.targets
+            return crew.told(lambda: exam.scores(module))
+        sums = torch.zeros(2, dtype=torch.float64)  # of losses, and of targets
+        for batch in islice(batches.in_order(), crew.rank, None, crew.world):
+            sums += torch.tensor([float(task.loss(module, batch.to(device), plain=True)), batch.targets])
+        total, targets = crew.total(sums).tolist()
         loss = {"loss": Score(total / targets)} if targets else {}
-        return {**loss, **exam.scores(module)}
+        return {**loss, **crew.told(lambda: exam.scores(module))}
 
     return judge
 
 
-def final(exam: Exam, console: Console) -> Judge:
+def final(exam: Exam, console: Console, crew: Crew) -> Judge:
     """The scores of a whole exam, with a line that says what is going on."""
 
     def judge(module: nn.Module) -> dict[str, Score]:
         with console.status(f"answering {exam.about} to score the model"):
-            return exam.scores(module)
+            return crew.told(lambda: exam.scores(module))
 
     return judge

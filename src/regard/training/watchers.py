@@ -15,6 +15,7 @@ import torch
 from regard.errors import RegardError
 from regard.tasks.base import Score
 from regard.training.checkpoint import Checkpoints
+from regard.training.distribution import Crew
 from regard.training.run import Run
 from regard.training.validation import Judge
 
@@ -129,21 +130,29 @@ class TensorBoard:
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run was asked to stop, and everything is saved; the message says how to resume."""
+    """The run was asked to stop, and everything is saved; the message says how to resume.
+
+    The exit code is 75 (EX_TEMPFAIL) after a signal by which a scheduler takes a machine back: it should start the run
+    again. After Ctrl-C it is 130.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Interruption:
-    """A context manager for Ctrl-C and SIGTERM: the run finishes its step, saves a checkpoint and stops.
+    """A context manager for Ctrl-C, SIGTERM and SIGUSR1: the run finishes its step, saves a checkpoint and stops.
 
-    A second signal acts as it does elsewhere: at once. Outside the main thread, where Python delivers no signals,
-    nothing happens.
+    If any of several processes is asked, all stop after the same step. A second signal acts as it does elsewhere: at
+    once. Outside the main thread, where Python delivers no signals, nothing happens.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
+    SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self.checkpoints = checkpoints
-        self.asked = False
+    def __init__(self, checkpoints: Checkpoints, crew: Crew | None = None) -> None:
+        self.checkpoints, self.crew = checkpoints, crew or Crew()
+        self.asked = 0  # the number of the signal
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -156,16 +165,18 @@ class Interruption:
             signal.signal(number, handler)
 
     def __call__(self, run: Run) -> None:
-        if not self.asked:
+        asked = self.crew.largest(self.asked)
+        if not asked:
             return
         if self.checkpoints.newest != run.step:
             self.checkpoints.save(run)
         raise Interrupted(
             f"stopped at step {run.step} of {run.config.steps}; all is saved in {self.checkpoints.directory.parent}; "
-            "run the same command to resume"
+            "run the same command to resume",
+            code=130 if asked == signal.SIGINT else 75,
         )
 
     def _ask(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature is Python's
-        self.asked = True
+        self.asked = number
         self.__exit__()
         os.write(2, b"\nfinishing this step and saving; once more to stop at once\n")

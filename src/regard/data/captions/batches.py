@@ -6,9 +6,8 @@ B batch  C channels  H height  W width  T longest caption
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import islice
 
 import numpy
 import torch
@@ -67,9 +66,8 @@ class CaptionStream(Stream[CaptionBatch]):
 
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[CaptionBatch]:
         order = numpy.random.default_rng([self.seed, epoch]).permutation(len(self.captions))
-        batches = self.share.of(self._divided(order))
-        for place, rows in islice(enumerate(batches), position, None):
-            yield self._batch(rows, epoch=epoch, position=place)
+        for place, rows, idle in self.share.groups(self._divided(order), position):
+            yield replace(self._batch(rows), epoch=epoch, position=place, idle=idle)
 
     def in_order(self) -> Iterator[CaptionBatch]:
         """All captions once, in their order."""
@@ -78,7 +76,7 @@ class CaptionStream(Stream[CaptionBatch]):
     def _divided(self, order: Rows) -> list[Rows]:
         return [order[begin : begin + self.batch_size] for begin in range(0, len(order), self.batch_size)]
 
-    def _batch(self, rows: Rows, epoch: int = 0, position: int = 0) -> CaptionBatch:
+    def _batch(self, rows: Rows) -> CaptionBatch:
         ids = [self.captions[row] for row in rows.tolist()]
         target = numpy.full((len(ids), 2 + max(map(len, ids))), self.special.pad or 0, dtype=numpy.int64)
         target[:, 0] = self.special.bos
@@ -90,8 +88,6 @@ class CaptionStream(Stream[CaptionBatch]):
             target=torch.from_numpy(target),
             targets=sum(map(len, ids)) + len(ids),
             rows=tuple(rows.tolist()),
-            epoch=epoch,
-            position=position,
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy
 import torch
@@ -115,12 +114,12 @@ class NeighbourStream(Stream[GraphBatch]):
 
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[GraphBatch]:
         order = numpy.random.default_rng([self.seed, epoch]).permutation(len(self.nodes))
-        batches = self.share.of([order[begin : begin + self.size] for begin in range(0, len(order), self.size)])
-        for place, chosen in islice(enumerate(batches), position, None):
+        batches = [order[begin : begin + self.size] for begin in range(0, len(order), self.size)]
+        for place, chosen, idle in self.share.groups(batches, position):
             generator = numpy.random.default_rng([self.seed, epoch, place, self.share.rank])
             part, _ = neighbourhood(self.graph, self.nodes[chosen], self.neighbours, generator)
             batch = assembled(part, numpy.arange(len(chosen)), self.labels[chosen])
-            yield replace(batch, epoch=epoch, position=place)
+            yield replace(batch, epoch=epoch, position=place, idle=idle)
 
     def in_order(self) -> Iterator[GraphBatch]:
         return around(self.graph, self.nodes, self.labels, hops=len(self.neighbours), size=self.size)

@@ -6,9 +6,8 @@ B batch  C channels  H height  W width  K labels of one picture: 1, or 2 where p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import islice
 
 import numpy
 import torch
@@ -78,10 +77,9 @@ class PictureStream(Stream[PictureBatch]):
         planned: list[Rows] = [
             order[begin : begin + self.batch_size] for begin in range(0, len(order), self.batch_size)
         ]
-        batches = self.share.of(planned)
-        for place, numbers in islice(enumerate(batches), position, None):
+        for place, numbers, idle in self.share.groups(planned, position):
             generator = numpy.random.default_rng([self.seed, epoch, self.share.rank, place])
-            yield self._changed(numbers, generator, epoch=epoch, position=place)
+            yield replace(self._changed(numbers, generator), epoch=epoch, position=place, idle=idle)
 
     def in_order(self) -> Iterator[PictureBatch]:
         for begin in range(0, len(self.wanted), self.batch_size):
@@ -90,11 +88,11 @@ class PictureStream(Stream[PictureBatch]):
             pictures = torch.from_numpy(numpy.array(self.pictures[begin:end]))
             yield PictureBatch(pictures.permute(0, 3, 1, 2), wanted, torch.ones(wanted.shape))
 
-    def _changed(self, numbers: Rows, generator: numpy.random.Generator, *, epoch: int, position: int) -> PictureBatch:
+    def _changed(self, numbers: Rows, generator: numpy.random.Generator) -> PictureBatch:
         """The pictures of these numbers, as a model learns from them."""
         pictures = self.augment.apply(torch.from_numpy(self.pictures[numbers]), generator)
         wanted = torch.from_numpy(self.wanted[numbers])
         labels, shares = wanted.unsqueeze(1), torch.ones(len(wanted), 1)
         if self.augment.mixup:
             pictures, labels, shares = mixed(pictures, wanted, self.augment.mixup, generator)
-        return PictureBatch(pictures.permute(0, 3, 1, 2), labels, shares, epoch=epoch, position=position)
+        return PictureBatch(pictures.permute(0, 3, 1, 2), labels, shares)

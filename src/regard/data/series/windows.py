@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import islice
 
 import numpy
 import torch
@@ -126,8 +125,8 @@ class WindowStream(Stream[WindowBatch]):
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[WindowBatch]:
         order = numpy.random.default_rng([self.seed, epoch]).permutation(len(self.places))
         batches = numpy.array_split(order, max(1, -(-len(order) // self.batch_size)))
-        for place, rows in islice(enumerate(self.share.of(batches)), position, None):
-            yield replace(self._batch(rows), epoch=epoch, position=place)
+        for place, rows, idle in self.share.groups(batches, position):
+            yield replace(self._batch(rows), epoch=epoch, position=place, idle=idle)
 
     def in_order(self) -> Iterator[WindowBatch]:
         for begin in range(0, len(self.places), self.batch_size):

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from itertools import islice
 
 import numpy
 import torch
@@ -111,9 +110,9 @@ class SetStream(Stream[SetBatch]):
             pool = order[begin : begin + POOL * self.batch_size]
             pool = pool[numpy.argsort(self.sets.sizes[pool], kind="stable")]
             planned += [pool[place : place + self.batch_size] for place in range(0, len(pool), self.batch_size)]
-        batches = self.share.of([planned[number] for number in generator.permutation(len(planned))])
-        for place, rows in islice(enumerate(batches), position, None):
-            yield replace(self.sets.batch(rows), epoch=epoch, position=place)
+        batches = [planned[number] for number in generator.permutation(len(planned))]
+        for place, rows, idle in self.share.groups(batches, position):
+            yield replace(self.sets.batch(rows), epoch=epoch, position=place, idle=idle)
 
     def in_order(self) -> Iterator[SetBatch]:
         return self.sets.by_size(cells=self.cells)
