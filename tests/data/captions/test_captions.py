@@ -128,7 +128,7 @@ def test_every_caption_comes_once_in_an_epoch_and_an_epoch_goes_on_where_it_was_
     assert sorted(row for rows in whole for row in rows) == list(range(11))
     assert [batch.rows for batch in stream().epoch(2, position=2)] == whole[2:]
     assert [batch.rows for batch in stream().epoch(3)] != whole
-    shared = [row for rank in range(2) for batch in stream(rank, 2).epoch(2) for row in batch.rows]
+    shared = [row for rank in range(2) for batch in stream(rank, 2).epoch(2) for row in batch.rows if not batch.idle]
     assert sorted(shared) == list(range(11))
     other = stream()
     other.pictures = other.pictures.copy()

@@ -122,7 +122,8 @@ def stream(**changes: object) -> PictureStream:
 
 
 def tensors(stream: PictureStream, epoch: int, position: int = 0) -> list[tuple[Tensor, ...]]:
-    return [(each.pictures, each.wanted, each.shares) for each in stream.epoch(epoch, position=position)]
+    batches = stream.epoch(epoch, position=position)
+    return [(each.pictures, each.wanted, each.shares) for each in batches if not each.idle]
 
 
 def equal(one: list[tuple[Tensor, ...]], other: list[tuple[Tensor, ...]]) -> bool:
@@ -143,7 +144,6 @@ def test_every_picture_comes_once_for_all_processes() -> None:
     plain = Augment()
     for world in (1, 2, 3):
         parts = [tensors(stream(augment=plain, share=Share(rank, world)), 0) for rank in range(world)]
-        assert len({len(part) for part in parts}) == 1
         seen = torch.cat([batch[0] for part in parts for batch in part])
         assert torch.equal(seen.flatten(1).unique(dim=0), PICTURES.permute(0, 3, 1, 2).flatten(1).unique(dim=0))
         assert len(seen) == 7

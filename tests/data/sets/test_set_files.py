@@ -163,7 +163,7 @@ def test_every_set_is_in_one_batch_whole_and_padded_with_zeros(sizes: list[int],
         stream = SetStream(flat(sizes), batch_size=batch_size, cells=20, seed=1, share=Share(rank, world))
         batches = list(stream.epoch(0))
         counts.add(len(batches))
-        for batch in batches:
+        for batch in (batch for batch in batches if not batch.idle):
             assert len(batch.rows) <= batch_size
             assert batch.targets == len(batch.rows)
             assert batch.elements.shape[1] == batch.lengths.max()
