@@ -25,7 +25,7 @@ from regard.durable import write_file
 from regard.errors import RegardError
 
 OUT, RUNS, PAGE = Path("docs/gallery"), Path("runs/gallery"), Path("docs/gallery.md")
-WIDEST, COLOURS = 900, 128  # pixels, and colours of a picture
+WIDEST, COLOURS = 900, 64  # pixels, and colours of a picture
 OPENING = """# Gallery
 
 One picture for each system, made by the commands below it. The models are small, and most learn in less than a minute:
@@ -92,7 +92,7 @@ def small(picture: bytes) -> bytes:
     if image.width > WIDEST:
         image = image.resize((WIDEST, round(image.height * WIDEST / image.width)), Image.Resampling.LANCZOS)
     written = io.BytesIO()
-    image.quantize(COLOURS).save(written, "PNG", optimize=True)
+    image.quantize(COLOURS, kmeans=2).save(written, "PNG", optimize=True)
     return written.getvalue()
 
 
