@@ -40,6 +40,7 @@ OTHER_WORDS = {
     ("models/caption.py", "caption"): "a kind",
     ("data/captions/examples.py", "caption"): "a column of a file",
     ("tasks/base.py", "nodes"): "what a side consists of",
+    ("look/neighbours.py", "nodes"): "what a side consists of",
     ("decoding/tree.py", "nodes"): "a key of the record",
     ("look/timeline.py", "forecast"): "what the line of the steps ahead is called",
 }

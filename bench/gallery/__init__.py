@@ -19,7 +19,7 @@ import typer
 from PIL import Image
 
 from bench.gallery.data import write_files
-from bench.gallery.table import GALLERY, Picture
+from bench.gallery.table import ELSEWHERE, GALLERY, Picture
 from regard.cli import app
 from regard.durable import write_file
 from regard.errors import RegardError
@@ -28,8 +28,9 @@ OUT, RUNS, PAGE = Path("docs/gallery"), Path("runs/gallery"), Path("docs/gallery
 WIDEST, COLOURS = 900, 64  # pixels, and colours of a picture
 OPENING = """# Gallery
 
-One picture for each system, made by the commands below it. The models are small and learn for seconds: digits written
-backwards, sentences of a small grammar, and other examples that are made by a rule. Run in the clone,
+One picture for each system, made by the commands below it. The models are small, and most learn in less than a minute:
+digits written backwards, sentences of a small grammar, drawn objects, and other examples that are made by a rule. The
+pictures illustrate the systems; they are no evidence of how reliably a system learns. Run in the clone,
 
     python -m bench gallery
 
@@ -91,7 +92,7 @@ def small(picture: bytes) -> bytes:
     if image.width > WIDEST:
         image = image.resize((WIDEST, round(image.height * WIDEST / image.width)), Image.Resampling.LANCZOS)
     written = io.BytesIO()
-    image.quantize(COLOURS).save(written, "PNG", optimize=True)
+    image.quantize(COLOURS, kmeans=2).save(written, "PNG", optimize=True)
     return written.getvalue()
 
 
@@ -106,4 +107,6 @@ def page() -> str:
                 parts.append(
                     f"### {each.system}\n\n{each.says}\n\n![{each.system}](gallery/{each.name}.png)\n\n{shown}\n"
                 )
+        if section in ELSEWHERE:
+            parts.append(ELSEWHERE[section])
     return "\n".join(parts)

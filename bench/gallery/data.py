@@ -1,4 +1,5 @@
-"""Small files for the models of the gallery: sentences of a grammar, with labels, tags and questions about them."""
+"""Small files for the models of the gallery: sentences of a grammar, with labels, tags and questions about them, and
+drawn pictures with labels."""
 
 from __future__ import annotations
 
@@ -8,11 +9,17 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import numpy
+
+from regard.data import made
+from regard.data.made import drawn
+
 NOUNS = ("cat", "dog", "bird", "horse", "child")
 ADJECTIVES = ("red", "old", "small", "happy", "quiet")
 VERBS = ("sees", "likes", "hears", "follows")
 TAGS = ("DET", "ADJ", "NOUN", "VERB", "DET", "ADJ", "NOUN", "PUNCT")
 COUNT = 1500
+SCENES = "drawn:train?examples=2000"
 
 
 class Sentence(NamedTuple):
@@ -38,7 +45,7 @@ def sentences() -> list[Sentence]:
 
 def write_files(folder: Path) -> None:
     """sentences.txt, each a text of its own; text.txt, many on a line; labels.tsv, who acts; pairs.tsv, whether the
-    same one acts in both; tags.tsv and questions.jsonl."""
+    same one acts in both; tags.tsv, questions.jsonl and shapes.npz."""
     every = sentences()
     seconds = [
         other._replace(subject=one.subject) if at % 2 else other for at, (one, other) in enumerate(pairwise(every))
@@ -46,11 +53,16 @@ def write_files(folder: Path) -> None:
     questions = [
         {
             "context": each.text,
-            "question": f"who {each.verb} the {each.thing} ?",
-            "answer": each.subject,
-            "answer_start": each.text.index(f" {each.subject} ") + 1,
+            "question": question,
+            "answer": answer,
+            "answer_start": each.text.index(f" {answer} ") + 1,
         }
         for each in every
+        if each.subject != each.thing
+        for question, answer in (
+            (f"{each.verb} the {each.thing} .", each.subject),
+            (f"the {each.subject} {each.verb} .", each.thing),
+        )
     ]
     tagged = ("".join(f"{word}\t{tag}\n" for word, tag in zip(each.text.split(), TAGS, strict=True)) for each in every)
     files = {
@@ -67,3 +79,11 @@ def write_files(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (folder / name).write_text(content, encoding="utf-8")
+    write_shapes(folder / "shapes.npz")
+
+
+def write_shapes(path: Path) -> None:
+    """Pictures of two objects each; the label is the colour of the larger one."""
+    scenes = [scene for scene, _ in made.rows(SCENES)]
+    labels = [drawn.read_scene(scene)[0].colour for scene in scenes]
+    numpy.savez_compressed(path, images=drawn.pictures(scenes), labels=labels)

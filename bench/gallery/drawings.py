@@ -17,6 +17,9 @@ import regard
 from bench import deep
 from regard.attention.patterns import Blocks, Causal, Global, Matrix, Random, Window
 from regard.attention.positions import Alibi, Sinusoidal
+from regard.data.made import drawn
+from regard.layers.feature_map import AttentionLayer2d
+from regard.look import recording
 from regard.look.palette import ramp
 from regard.training import schedule
 
@@ -122,9 +125,51 @@ def statistics(path: Path) -> None:
     _save(figure, path)
 
 
-def _panels(count: int) -> tuple[Figure, Sequence[Axes]]:
+def memory(path: Path) -> None:
+    """What the second of two segments looks at, in the last layer of a Transformer-XL: the memory, and itself."""
+    model = regard.load(RUNS / "transformer-xl")
+    tokenizer = model.task.tokenizer
+    words = ["the red cat likes the old dog .", "the old dog hears the red bird ."]
+    (first, second), names = tokenizer.encode(words), [tokenizer.tokens(each) for each in words]
+    with torch.no_grad():
+        _, remembered = model.module.read(torch.tensor([first]), None)
+        with recording(model.module) as seen:
+            model.module.read(torch.tensor([second]), remembered)
+    weights = seen["body.blocks.1.attention"][0]  # (heads, T, K + T)
+    figure, axes = _panels(2, size=4.0)
+    for head, axis in enumerate(axes):
+        _heat(axis, weights[head], f"head {head}: the memory | the segment")
+        axis.axvline(len(first) - 0.5, color=LINE)
+        axis.set_xticks(range(len(first) + len(second)), names[0] + names[1], rotation=90)
+        axis.set_yticks(range(len(second)), names[1])
+    _save(figure, path)
+
+
+def feature_map(path: Path) -> None:
+    """What two pixels look at, if queries and keys are colours."""
+    scene = drawn.pictures(["red circle 14 20 11, blue square 37 24 6"])[0]  # (H, W, 3)
+    layer = AttentionLayer2d(3, key_width=3, width=3)
+    with torch.no_grad(), recording(layer) as seen:
+        for each in (layer.query, layer.key):
+            each.weight.copy_(4.0 * torch.eye(3))
+        x = torch.from_numpy(scene).permute(2, 0, 1).unsqueeze(0).float() / 128 - 1
+        layer(x)
+    weights = seen[""][0, 0].view(*scene.shape[:2], *scene.shape[:2])
+    figure, axes = _panels(3)
+    axes[0].imshow(scene)
+    axes[0].set_title("picture", fontsize=9)
+    for axis, (row, column) in zip(axes[1:], ((20, 14), (24, 37)), strict=True):
+        _heat(axis, weights[row, column], f"weights of pixel {row}, {column}")
+        axis.plot(column, row, marker="s", markersize=7, markerfacecolor="none", markeredgecolor="#d95f02")
+    for axis in axes:
+        axis.set_axis_off()
+        axis.set_aspect("equal")
+    _save(figure, path)
+
+
+def _panels(count: int, size: float = 2.4) -> tuple[Figure, Sequence[Axes]]:
     rows = 1 if count <= 4 else 2
-    figure = Figure(figsize=(2.4 * -(-count // rows), 2.4 * rows), layout="constrained")
+    figure = Figure(figsize=(size * -(-count // rows), size * rows), layout="constrained")
     axes = list(figure.subplots(rows, -(-count // rows), squeeze=False).flatten())
     for axis in axes[count:]:
         axis.set_axis_off()

@@ -12,6 +12,8 @@ from bench.gallery import drawings
 DIGITS = '"3 1 4 1 5 9"'
 GAP = '"the red [MASK] likes the old dog ."'
 SENTENCE = '"the red cat likes the old dog ."'
+SHAPES = "runs/gallery/shapes.npz#8"
+SCENE = '"scene:red circle 14 20 11, blue square 37 24 6"'
 SMALL = "--set model.layers=2 --set model.heads=4"
 TRANSFORMER = f"--set model.kind=transformer {SMALL} --set model.hidden=96 --set training.learning_rate=0.005"
 
@@ -60,6 +62,11 @@ def filling(name: str, system: str, says: str, *changes: str, text: str = GAP) -
     return Picture(name, system, says, (trained("fill", name, *changes), looked(name, name, text)))
 
 
+def seeing(name: str, system: str, says: str, *changes: str) -> Picture:
+    """A model that names the colour of the larger object of a picture, and what it looks at."""
+    return Picture(name, system, says, (trained("shapes", name, *changes), looked(name, name, SHAPES)))
+
+
 def head(name: str, system: str, says: str, text: str, *changes: str) -> Picture:
     """A head on the body of `bert`, and what the model looks at."""
     return Picture(name, system, says, (BERT, trained("heads", name, *changes), looked(name, name, text)))
@@ -106,7 +113,13 @@ GALLERY: dict[str, tuple[Picture, ...]] = {
         ),
         backwards("general", "general score (Luong 2015)", PLACES, "--set model.score=general --set model.order=luong"),
         backwards("dot", "dot score (Luong 2015)", PLACES, "--set model.score=dot --set model.order=luong"),
-        backwards("scaled-dot", "scaled dot score (Vaswani 2017)", PLACES, "--set model.score=scaled_dot"),
+        backwards(
+            "scaled-dot",
+            "scaled dot score (Vaswani 2017)",
+            PLACES,
+            "--set model.score=scaled_dot --set model.order=luong",
+            "--set 'data.train=\"reverse:train?longest=14&examples=6000\"'",
+        ),
         backwards(
             "hard",
             "hard attention (Xu 2015)",
@@ -240,8 +253,8 @@ GALLERY: dict[str, tuple[Picture, ...]] = {
         head(
             "span",
             "fine-tuning: a question to its answer in a text",
-            "Who likes the dog?",
-            "$'who likes the dog ?\\tthe red cat likes the old dog .'",
+            "Who likes the dog? The question is the sentence without the one who acts.",
+            "$'likes the dog .\\tthe red cat likes the old dog .'",
             "--set task=answer --set data.train=runs/gallery/questions.jsonl --set training.steps=300",
         ),
         head(
@@ -271,11 +284,18 @@ GALLERY: dict[str, tuple[Picture, ...]] = {
             "Two streams: a word is predicted without seeing itself.",
             "--set model.kind=xlnet --set model.heads=4",
         ),
-        writing(
+        Picture(
             "transformer-xl",
             "Transformer-XL",
-            "Positions are relative: weights follow the distance between words.",
-            f"--set model.kind=transformer_xl {SMALL} --set model.memory=32 --set training.learning_rate=0.003",
+            "Words of a segment (rows) look at the segment and, left of the line, at the memory of the one before.",
+            (
+                trained(
+                    "text",
+                    "transformer-xl",
+                    f"--set model.kind=transformer_xl {SMALL} --set model.memory=32 --set training.learning_rate=0.003",
+                ),
+            ),
+            drawings.memory,
         ),
     ),
     "Longer sequences": (
@@ -301,7 +321,67 @@ GALLERY: dict[str, tuple[Picture, ...]] = {
             "--set model.attention=big_bird --set model.blocks=2 --set model.window=2 --set model.random=1",
         ),
     ),
-    "Pictures, graphs, sets and series": (
+    "Pictures": (
+        seeing(
+            "vit",
+            "ViT",
+            "The label is the colour of the larger object. The class token looks at patches of 6 by 6 pixels.",
+            "--set model.layers=2 --set model.width=64 --set model.heads=4 --set model.hidden=128",
+            "--set model.patch_size=6",
+        ),
+        seeing(
+            "swin",
+            "Swin",
+            "Windows, which shift in every second layer, on grids of two resolutions.",
+            "--set model.kind=swin --set model.width=24 --set 'model.heads=[2, 4]' --set model.patch=4",
+            "--set model.window=4",
+        ),
+        seeing(
+            "non-local",
+            "non-local block (Wang 2018)",
+            "Any place of the feature map may be looked at.",
+            "--set model.kind=non_local --set model.width=8 --set 'model.layers=[1, 1]' --set 'model.look=[1, 2]'",
+            "--set model.stride=4",
+        ),
+        seeing(
+            "local-attention",
+            "stand-alone local attention (Ramachandran 2019)",
+            "A place looks at the 5 by 5 places around it.",
+            "--set model.kind=local_attention --set 'model.layers=[1, 1]' --set model.extent=5 --set model.stride=4",
+        ),
+        Picture(
+            "feature-map",
+            "attention layer on a feature map",
+            "One query, key and value for each pixel. Queries and keys are the colours here, not learned, so that the "
+            "pixel in the frame looks at pixels of its own colour.",
+            (),
+            drawings.feature_map,
+        ),
+        seeing(
+            "glimpse",
+            "a sequence of glimpses (Mnih 2014)",
+            "The network sees small patches only, and chooses where to look next.",
+            "--set model.kind=glimpse --set model.width=96 --set model.glimpses=4 --set training.steps=1000",
+        ),
+        Picture(
+            "captions",
+            "captioning, soft attention (Xu 2015)",
+            "Where the network looked for each word. The recipe takes some minutes.",
+            ("regard train captions -o runs/gallery/captions", looked("captions", "captions", SCENE)),
+        ),
+    ),
+    "Graphs, sets and series": (
+        Picture(
+            "gat",
+            "GAT (Veličković 2018), with the score of Brody 2022",
+            "The node asks for the value of key 2, and looks at the neighbour that has it. With seeds 1 and 2 the "
+            "network looks at the other neighbours instead, and answers with the value that is missing.",
+            (
+                "regard train graph -o runs/gallery/gat --set training.seed=3 --set training.steps=400 "
+                "--set training.validate_every=200 --set training.patience=0 --set training.average_of=last",
+                looked("gat", "gat", '"1:2?"', "--layer 0"),
+            ),
+        ),
         Picture(
             "deep-sets",
             "Deep Sets and the Set Transformer",
@@ -312,5 +392,33 @@ GALLERY: dict[str, tuple[Picture, ...]] = {
                 looked("deep-sets", "sets", "'[3, 17, 99, 42, 8]'"),
             ),
         ),
+        Picture(
+            "gates",
+            "forecaster, recurrent",
+            "Two years of forecasts with intervals; below, what the gates keep of the past for each step.",
+            ("regard train series -o runs/gallery/gates", looked("gates", "gates", "series:airline")),
+        ),
+        Picture(
+            "forecaster",
+            "forecaster, Transformer",
+            "The same series; below, the weights of each step over the past.",
+            (
+                "regard train series -o runs/gallery/forecaster --set model.cell=transformer",
+                looked("forecaster", "forecaster", "series:airline"),
+            ),
+        ),
     ),
+}
+
+# what another page shows, at the end of a section
+ELSEWHERE = {
+    "Longer sequences": """### time against length
+
+The time of exact attention grows with the square of the length, that of the others with the length
+([Long inputs](long.md)).
+
+![Time against length](images/long-time.svg)
+
+    python -m bench long
+"""
 }

@@ -164,6 +164,17 @@ def test_a_graph_without_edges_or_classes_is_drawn():
     assert printed(alone)
 
 
+def test_a_node_without_a_class_has_no_entry_in_the_legend():
+    weights = torch.tensor([[[0.2, 0.8], [0.0, 1.0]]])
+    side = Side(("a", "b"), "nodes", edges=((0, 1),), labels=("first", ""))
+    record = Record("", {"g": side}, (Map("m", "self", "g", "g", weights, (0,)),))
+    assert Neighbours.of(record, record.maps[0]).classes == ["first"]
+    assert draw(record, ".svg")
+    found = printed(record)
+    assert "a (first)" in found
+    assert "()" not in found
+
+
 def test_a_graph_names_nodes_classes_and_weights():
     record = made(made_media.citations())
     found = text_of(record)

@@ -24,7 +24,7 @@ class Neighbours:
     """The nodes of a record's main map."""
 
     names: tuple[str, ...]
-    labels: tuple[str, ...]  # a class for each node, or none
+    labels: tuple[str, ...]  # a class for each node, empty for a node without one, or no labels at all
     edges: tuple[Edge, ...]
     weights: Tensor  # (n, n), mean of heads; row i is what node i looks at
     subject: int | None  # the node that the answer is about
@@ -41,7 +41,7 @@ class Neighbours:
     @property
     def classes(self) -> list[str]:
         """The classes in order, each once."""
-        return sorted(set(self.labels))
+        return sorted({label for label in self.labels if label})
 
     def weight(self, edge: Edge) -> float:
         """The larger weight of both directions."""
@@ -53,9 +53,9 @@ class Neighbours:
         order = row.argsort(descending=True, stable=True).tolist()
         return [(other, float(row[other])) for other in order if row[other] > 0]
 
-    def titled(self, node: int) -> str:
-        """The name of a node with its class."""
-        return f"{self.names[node]} ({self.labels[node]})" if self.labels else self.names[node]
+    def label(self, node: int) -> str:
+        """The class of a node, or nothing."""
+        return self.labels[node] if self.labels else ""
 
     def places(self) -> NDArray[numpy.float64]:
         """Places in the square from 0 to 1 (n, 2): edges pull and nodes push, from a circle on, with less and less

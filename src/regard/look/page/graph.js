@@ -199,7 +199,7 @@ class Graph {
   /** @param {CanvasRenderingContext2D} context */
   draw(context) {
     if (!this.matrix) return;
-    const most = Math.max(...this.edges.map((edge) => this.weight(edge)), 1e-12);
+    const most = Math.max(...this.edges.map((edge) => this.weight(edge)), WORTH_A_NUMBER);
     const main = this.isolated >= 0 ? this.isolated : this.subject;
     const own = (/** @type {Edge} */ { from, to }) => main < 0 || from === main || to === main;
     for (const edge of [...this.edges].sort((a, b) => Number(own(a)) - Number(own(b)))) {

@@ -9,17 +9,17 @@ import { headColour } from "./palette.js";
 
 const COLOURS = 8;
 
-/** The classes of nodes in order, each once. */
+/** The classes of nodes in order, each once; the label of a node without a class is empty. */
 export class Classes {
   /** @param {string[] | undefined} labels of the nodes */
   constructor(labels) {
     this.labels = labels ?? [];
-    this.names = [...new Set(this.labels)].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    this.names = [...new Set(this.labels)].filter(Boolean).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   }
 
   /**
    * @param {number} node
-   * @returns {number} -1 without classes
+   * @returns {number} -1 without a class
    */
   of(node) {
     return this.names.indexOf(this.labels[node]);

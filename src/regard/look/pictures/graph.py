@@ -43,7 +43,9 @@ def sheet(record: Record, chosen: Map) -> Sheet:
     heads = "mean of heads" if len(chosen.heads) > 1 else f"head {chosen.heads[0]}"
     notes = ["The wider an edge, the larger the weight of either end on the other.", *notes_of(record, chosen)]
     if seen.subject is not None:
-        notes.insert(0, f"Blue edges and numbers: what {names[seen.subject]} looks at.")
+        own = float(seen.weights[seen.subject, seen.subject])
+        itself = f" It looks at itself with the weight {own:.2f}." if own >= WORTH_A_NUMBER else ""
+        notes.insert(0, f"Blue edges and numbers: what {names[seen.subject]} looks at.{itself}")
     return Sheet(SIZE, title_of(record, f"{named(chosen)}, {heads}"), notes, [*names, *classes], paint)
 
 
@@ -52,7 +54,7 @@ def _edges(axis: Axes, seen: Neighbours, places: NDArray[numpy.float64]) -> None
     own = {edge: edge[1] if edge[0] == seen.subject else edge[0] for edge in seen.edges if seen.subject in edge}
     weights = {edge: seen.weight(edge) for edge in seen.edges if edge not in own}
     weights |= {edge: float(seen.weights[seen.subject or 0, other]) for edge, other in own.items()}
-    most = max(weights.values(), default=0.0) or 1.0
+    most = max([*weights.values(), WORTH_A_NUMBER])
     for edge, weight in weights.items():
         x, y = places[list(edge)].T
         colour = ACCENT if edge in own or seen.subject is None else SOFT
@@ -69,10 +71,10 @@ def _nodes(axis: Axes, seen: Neighbours, places: NDArray[numpy.float64], classes
     """Nodes by their classes, with a legend; the one asked for is larger."""
     colours = distinct()
     size = 60.0 if len(places) <= MOST_NAMES else 25.0
-    for number, name in enumerate(seen.classes or [""]):
-        of_class = [node for node in range(len(places)) if not seen.labels or seen.labels[node] == name]
-        colour = tuple(colours[number % len(colours)]) if seen.labels else "white"
-        marker = MARKERS[number // len(colours) % len(MARKERS)]
+    for number, name in enumerate([*seen.classes, ""]):
+        of_class = [node for node in range(len(places)) if seen.label(node) == name]
+        colour = tuple(colours[number % len(colours)]) if name else "white"
+        marker = MARKERS[number // len(colours) % len(MARKERS)] if name else MARKERS[0]
         x, y = places[of_class].T
         axis.scatter(
             x,
@@ -84,9 +86,9 @@ def _nodes(axis: Axes, seen: Neighbours, places: NDArray[numpy.float64], classes
             marker=marker,
             zorder=3,
         )
-        if seen.labels:
+        if name:
             axis.scatter([], [], s=60.0, color=colour, edgecolors=INK, marker=marker, label=classes[number])
-    if seen.labels:
+    if seen.classes:
         axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
 
 

@@ -38,7 +38,7 @@ def _pair(seen: Neighbours, pair: Edge, *, colour: bool) -> Text:
 def _node(seen: Neighbours, node: int, *, colour: bool) -> Text:
     """The name of a node and its class, in the colour of the class."""
     name = printable(seen.names[node], most=LONGEST)
-    if not seen.labels:
+    if not seen.label(node):
         return Text(name)
     colours = distinct()
     number = seen.classes.index(seen.labels[node]) % len(colours)
