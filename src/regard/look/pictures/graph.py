@@ -43,16 +43,22 @@ def sheet(record: Record, chosen: Map) -> Sheet:
     heads = "mean of heads" if len(chosen.heads) > 1 else f"head {chosen.heads[0]}"
     notes = ["The wider an edge, the larger the weight of either end on the other.", *notes_of(record, chosen)]
     if seen.subject is not None:
-        notes.insert(0, f"Blue edges and numbers: what {names[seen.subject]} looks at.")
+        own = float(seen.weights[seen.subject, seen.subject])
+        itself = f" Its weight on itself is {own:.2f}." if own >= WORTH_A_NUMBER else ""
+        notes.insert(0, f"Blue edges and numbers: what {names[seen.subject]} looks at.{itself}")
     return Sheet(SIZE, title_of(record, f"{named(chosen)}, {heads}"), notes, [*names, *classes], paint)
 
 
 def _edges(axis: Axes, seen: Neighbours, places: NDArray[numpy.float64]) -> None:
-    """Edges of the node asked for show what it looks at; all others the larger weight of both directions."""
+    """Edges of the node asked for show what it looks at; all others the larger weight of both directions.
+
+    The widest is that of the largest weight, be it one of a node on itself, which has no edge in the picture.
+    """
     own = {edge: edge[1] if edge[0] == seen.subject else edge[0] for edge in seen.edges if seen.subject in edge}
     weights = {edge: seen.weight(edge) for edge in seen.edges if edge not in own}
     weights |= {edge: float(seen.weights[seen.subject or 0, other]) for edge, other in own.items()}
-    most = max(weights.values(), default=0.0) or 1.0
+    itself = 0.0 if seen.subject is None else float(seen.weights[seen.subject, seen.subject])
+    most = max([itself, *weights.values()]) or 1.0
     for edge, weight in weights.items():
         x, y = places[list(edge)].T
         colour = ACCENT if edge in own or seen.subject is None else SOFT
