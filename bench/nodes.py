@@ -4,13 +4,15 @@
 
 FOLDER has cora.npz and citeseer.npz. The recipes of the same names are trained with the seeds 1 to N, and the mean of
 the test accuracy is printed with the standard deviation over the seeds and the standard error of the mean. The score is
-that of the step with the best validation accuracy; the run ends 100 epochs after it.
+that of the last epoch at which neither accuracy nor loss of validation was better before; training ends after 100
+epochs in a row at which both were, as in the code of the paper.
 
 An epoch is one update on the whole graph and one validation. Both systems have the same graph, sizes, dropout and
 optimiser, and are measured in turn, in one process with as many threads; the figure is the median.
 
-DictionaryLookup (Brody 2022) asks each node for the value of the neighbour with its own key. GAT cannot do it with any
-weights, because all its nodes prefer the same neighbour.
+DictionaryLookup (Brody 2022) asks each node for the value of the neighbour with its own key. With one head, all askers
+of a group prefer the same neighbour in a layer of GAT, and each may have its own in one of GATv2. The figure that
+matters is the accuracy on the nodes that were learned from: whether the model can express the task at all.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ from regard.api import train
 from regard.data.graphs.batches import GraphBatch, GraphStream
 from regard.data.graphs.files import Reading, read_graph
 from regard.kernels.sparse import Sparse
+from regard.recipes import setting
 from regard.training.machine import tune_allocator
 
 PUBLISHED = {"cora": "83.0 ± 0.7", "citeseer": "72.5 ± 0.7"}  # Veličković 2018, table 2: mean of 100 runs
 RATE, DECAY, DROPOUT = 0.005, 5e-4, 0.6
+GROUPS, STEPS = 200, 500  # of DictionaryLookup
 EPOCHS, ROUNDS = 20, 5  # epochs in a row, and how often each system has its turn
 
 Epoch = Callable[[], None]
@@ -153,13 +157,15 @@ def _epoch(
     return epoch
 
 
-def lookup(score: str, *, keys: int) -> float:
-    """The accuracy on the nodes that were learned from, in percent, of one score on DictionaryLookup."""
-    name = f"graph:lookup?keys={keys}&groups=600&noise=0"
-    changes = [f"data.train={json.dumps(name)}", f"model.score={score}", f"model.width={8 * max(keys, 16)}"]
+def lookup(score: str, *, keys: int) -> dict[str, float]:
+    """The accuracy of one score on DictionaryLookup, in percent: on the nodes learned from, and on other groups."""
+    name = f"graph:lookup?keys={keys}&groups={GROUPS}&noise=0"
+    changes = [f"data.train={json.dumps(name)}", f"model.score={score}", "model.width=128", f"training.steps={STEPS}"]
     with tempfile.TemporaryDirectory(prefix="regard-lookup-") as folder:
-        report = train("graph", out=Path(folder) / "model", changes=changes).report
-    return float(report["scores"]["accuracy"])
+        model = train("graph", out=Path(folder) / "model", changes=changes)
+        learned = model.task.open(setting(model.recipe), None).train
+        scores = model.task.exam(learned, model.options()).scores(model.module)
+    return {"training": scores["accuracy"].value, "test": float(model.report["scores"]["accuracy"])}
 
 
 def show(found: dict[str, Any], *, keys: int) -> None:
@@ -177,8 +183,11 @@ def show(found: dict[str, Any], *, keys: int) -> None:
             f"an epoch on Cora: regard {row['regard']:.1f} ms, PyTorch Geometric {row['pytorch_geometric']:.1f} ms, "
             f"{row['ratio']:.2f} of its time"
         )
-    for score, value in found.get("lookup", {}).items():
-        console.print(f"DictionaryLookup of {keys} keys with {score}: {value:.1f} % (chance is {100 / keys:.1f} %)")
+    for score, row in found.get("lookup", {}).items():
+        console.print(
+            f"DictionaryLookup of {keys} keys with {score}: {row['training']:.1f} % of the nodes learned from, "
+            f"{row['test']:.1f} % of those of other groups (chance is {100 / keys:.1f} %)"
+        )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ import regard
 from regard import recipes
 from regard.commands.run import run
 from regard.errors import RegardError
-from regard.tasks.nodes import strongest
+from regard.models import from_config
+from regard.models.gat import GATConfig
+from regard.tasks.nodes import NodesData, strongest
+from regard.training.optimiser import decays
 
 
 def write(path: Path, seed: int = 0, *, width: int = 6) -> str:
@@ -79,6 +83,30 @@ def test_the_best_step_is_kept_though_it_was_only_held_in_memory(trained: Any) -
     splits = trained.task.open(recipes.setting(trained.recipe), None)
     found = trained.task.exam(splits.valid, trained.options()).scores(trained.module)
     assert found["accuracy"].value == pytest.approx(best)
+
+
+def test_the_last_step_is_kept_at_which_neither_accuracy_nor_loss_was_better_before(tmp_path: Path) -> None:
+    model = regard.train(recipe(tmp_path, "data.best=both"), out=tmp_path / "model")
+    kept, highest, lowest = 0, 0.0, math.inf
+    for each in model.report["validations"]:
+        if each["accuracy"] >= highest and each["loss"] <= lowest:
+            kept = each["step"]
+        highest, lowest = max(highest, each["accuracy"]), min(lowest, each["loss"])
+    assert model.report["kept"] == [kept]
+    assert kept > max(model.report["validations"], key=lambda each: each["accuracy"])["step"]
+
+
+@pytest.mark.parametrize("name", ["cora", "citeseer"])
+def test_the_recipes_follow_the_paper(name: str) -> None:
+    found = recipes.load(name)
+    training = found.training
+    assert isinstance(found.data, NodesData)
+    assert isinstance(found.model, GATConfig)
+    assert (found.data.best, training.patience, training.validate_every, training.average) == ("both", 100, 1, 1)
+    assert (training.optimiser, training.weight_decay, training.learning_rate) == ("adam", 5e-4, 0.005)
+    assert (training.schedule, training.warmup, training.clip, training.ema) == ("constant", 0, 0.0, 0.0)
+    model = from_config(found.model, features=30, outputs=7)
+    assert decays(model) == {name for name, _ in model.named_parameters() if not name.endswith("bias")}
 
 
 def test_nodes_are_asked_by_their_ids(trained: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,8 @@ VALIDATIONS = [
     ],
 )
 def test_every_run_has_a_picture(history, validations, objective):
-    picture = Image.open(io.BytesIO(draw(history, validations, objective=objective, title="translate · transformer")))
+    content = draw(history, validations, objective=objective, best=0, title="translate · transformer")
+    picture = Image.open(io.BytesIO(content))
     assert picture.format == "PNG"
     assert picture.width == 960
     assert len(np.unique(np.asarray(picture.convert("L")))) > 10
@@ -35,6 +36,13 @@ def test_every_run_has_a_picture(history, validations, objective):
 
 def test_a_score_has_a_panel_of_its_own():
     def height(objective):
-        return Image.open(io.BytesIO(draw(HISTORY, VALIDATIONS, objective=objective))).height
+        return Image.open(io.BytesIO(draw(HISTORY, VALIDATIONS, objective=objective, best=9))).height
 
     assert height(Objective("bleu", higher=True)) > height(Objective("loss"))
+
+
+def test_the_given_point_is_marked():
+    def drawn(best):
+        return draw(HISTORY, VALIDATIONS, objective=Objective("bleu", higher=True), best=best)
+
+    assert drawn(3) == drawn(3) != drawn(4)

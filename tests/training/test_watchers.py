@@ -6,6 +6,8 @@ import threading
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from toy_run import Following, toy, validate
 
 from regard.errors import RegardError
@@ -100,6 +102,44 @@ def test_of_equal_scores_the_lower_loss_is_better():
     assert run.ranked() == [10, 5]
     run.validations.append({"step": 15, "loss": 9.0, "bleu": 1.0})
     assert run.ranked() == [15, 10, 5]
+
+
+def with_loss(validations, patience):
+    """GAT's rule, written down directly: the step that is kept, and the step at which training ends."""
+    kept, highest, lowest, waited = 0, -math.inf, math.inf, 0
+    for step, (accuracy, loss) in enumerate(validations, 1):
+        if accuracy >= highest and loss <= lowest:
+            kept = step
+        waited = 0 if accuracy >= highest or loss <= lowest else waited + 1
+        highest, lowest = max(accuracy, highest), min(loss, lowest)
+        if waited == patience:
+            break
+    return kept, step
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=30), st.integers(1, 4))
+@settings(max_examples=50, deadline=None)
+def test_with_the_loss_a_step_is_kept_if_both_are_as_good_and_patience_waits_for_either(validations, patience):
+    replies = iter(validations)
+
+    def reply(_):
+        accuracy, loss = next(replies)
+        return {"accuracy": Score(accuracy), "loss": Score(loss)}
+
+    run, bests = toy(steps=len(validations), validate_every=1, patience=patience, accumulate=1), []
+    run.objective = Objective("accuracy", higher=True, with_loss=True)
+    watching = [watchers.Validation(reply), lambda run: bests.append(run.step) if run.is_best() else None]
+    fit(run, Following(), schedule=rate, watchers=watching)
+    assert (run.ranked()[0], run.step) == with_loss(validations, patience)
+    assert run.ranked()[: len(bests)] == bests[::-1]
+    assert sorted(run.ranked()) == list(range(1, run.step + 1))
+
+
+def test_a_run_that_ends_says_what_it_waited_for():
+    run = toy(patience=2)
+    run.objective = Objective("accuracy", higher=True, with_loss=True)
+    run.validations = [{"step": step, "accuracy": 9.0 - step, "loss": float(step)} for step in (1, 2, 3)]
+    assert run.ending().startswith("validation was best at step 1, and neither accuracy nor loss was as good again in")
 
 
 def test_a_new_best_is_saved_between_the_regular_checkpoints(tmp_path):

@@ -56,7 +56,7 @@ class GraphAttention(nn.Module):
         self.residual = Residual(features, out) if residual else None
         self.dropout, self.attention_dropout = Dropout(dropout), Dropout(attention_dropout)
         self.bias = nn.Parameter(torch.zeros(out))
-        for part in self.project.weight.split(total):
+        for part in self.project.weight.split(width):  # Glorot for the W of each head, as in the paper
             nn.init.xavier_uniform_(part)
 
     def forward(self, x: Features, cells: Cells) -> Tensor:

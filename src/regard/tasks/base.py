@@ -70,11 +70,16 @@ class Score:
 
 @dataclass(frozen=True)
 class Objective:
-    """Which validation score says that one model is better than another."""
+    """Which validation score says that one model is better than another.
+
+    `with_loss` asks two scores at once, as GAT's own code does (Veličković 2018): a validation is the best so far if
+    neither the score nor the loss was better at an earlier one, and training.patience counts the validations in a row
+    at which both were better before. Of equal validations the later is then the better.
+    """
 
     name: str = "loss"
     higher: bool = False
-    or_loss: bool = False  # whether a better loss is progress too, so that training.patience waits for either
+    with_loss: bool = False
 
     def rank(self, scores: Mapping[str, float]) -> tuple[float, float]:
         """Less is better. Equal scores (BLEU is 0 at the beginning) are ranked by the loss; NaN is the worst."""

@@ -68,7 +68,9 @@ class NodesData(DataTable):
     hold_out: PositiveInt | float | None = Field(
         None, description="nodes held out for validation if there is no split: a number or a share; 2 % if not given"
     )
-    best: Literal["accuracy", "loss"] = Field("accuracy", description="the validation score that ranks checkpoints")
+    best: Literal["accuracy", "loss", "both"] = Field(
+        "accuracy", description="the validation score that ranks checkpoints; both: neither was better before"
+    )
 
     def reading(self) -> Reading:
         return Reading(self.nodes, directed=self.directed, self_loops=self.self_loops, normalise=self.normalise)
@@ -219,8 +221,9 @@ class ClassifyNodes(Task[NodesData, Nodes, str, list[Label], GraphBatch]):
     # judging
 
     def objective(self, splits: Splits[Nodes]) -> Objective:
-        best = self.table.best
-        return Objective(best, higher=best != "loss", or_loss=best != "loss")
+        if self.table.best == "loss":
+            return Objective()
+        return Objective("accuracy", higher=True, with_loss=self.table.best == "both")
 
     def quick_exam(self, valid: Nodes, batches: Stream[GraphBatch]) -> Exam:
         """Loss and scores from one reading of the graph."""

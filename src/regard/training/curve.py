@@ -15,9 +15,10 @@ TRAINING, VALIDATION, QUIET = "#4c72b0", "#c44e52", "#666666"
 Points = Sequence[Mapping[str, float]]
 
 
-def draw(history: Points, validations: Points, *, objective: Objective, title: str = "") -> bytes:
-    """A PNG of loss against steps and, below, of the score that models are compared by; its best point is marked.
+def draw(history: Points, validations: Points, *, objective: Objective, best: int, title: str = "") -> bytes:
+    """A PNG of loss against steps and, below, of the score that models are compared by.
 
+    `best` is the place of the best validation, which is marked; without validations it means nothing.
     A validation loss is drawn beside the training loss, on the same axis.
     """
     scored = bool(validations) and objective.name != "loss"
@@ -30,13 +31,13 @@ def draw(history: Points, validations: Points, *, objective: Objective, title: s
     if judged:
         _plot(losses, judged, "loss", color=VALIDATION, label="validation", marker="o")
     if validations and not scored:
-        _mark_best(losses, validations, objective)
+        _mark_best(losses, validations, objective, best)
     losses.legend(frameon=False)
     if scored:
         label = objective.name.replace("_", " ")
         _plot(axes[1], validations, objective.name, color=VALIDATION, label="validation", marker="o")
         axes[1].set_ylabel(f"{label} (validation, {'higher' if objective.higher else 'lower'} is better)")
-        _mark_best(axes[1], validations, objective)
+        _mark_best(axes[1], validations, objective, best)
     for each in axes:
         each.spines[["top", "right"]].set_visible(False)
         each.grid(axis="y", color="#e5e5e5", linewidth=0.8)
@@ -55,9 +56,8 @@ def _plot(axes: Axes, points: Points, name: str, *, color: str, label: str, mark
     axes.plot(steps, values, color=color, label=label, marker=marker, markersize=3, linewidth=1.6)
 
 
-def _mark_best(axes: Axes, validations: Points, objective: Objective) -> None:
-    best = min(validations, key=objective.rank)
-    at = (best["step"], best[objective.name])
+def _mark_best(axes: Axes, validations: Points, objective: Objective, best: int) -> None:
+    at = (validations[best]["step"], validations[best][objective.name])
     axes.plot(*at, "o", markersize=9, markerfacecolor="none", markeredgecolor=VALIDATION)
     axes.annotate(
         f"best {at[1]:.4g}\nat step {at[0]:,.0f}",

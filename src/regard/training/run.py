@@ -15,6 +15,33 @@ from regard.tasks.base import Objective, Remembers
 from regard.training.averaging import MovingAverage
 from regard.training.config import TrainingConfig
 
+WORST = math.inf, math.inf
+
+
+@dataclass
+class Standing:
+    """What is known of the validations so far, which are compared one after another."""
+
+    seen: int = 0
+    bests: list[int] = field(default_factory=lambda: [0])  # the places of those that were the best so far
+    progress: int = 0  # the place of the last that was better, or with a second score not worse, in one of them
+    lowest: tuple[float, float] = WORST  # ranks of score and loss: those of the best, or each the lowest of its own
+
+    def add(self, rank: tuple[float, float], objective: Objective) -> None:
+        """Compare the next validation with those before."""
+        if objective.with_loss:
+            good = [new <= low for new, low in zip(rank, self.lowest, strict=True)]
+            best, progress = all(good), any(good)
+            self.lowest = min(rank[0], self.lowest[0]), min(rank[1], self.lowest[1])
+        else:
+            best = progress = rank < self.lowest
+            self.lowest = min(rank, self.lowest)
+        if best and self.seen:
+            self.bests.append(self.seen)
+        if progress:
+            self.progress = self.seen
+        self.seen += 1
+
 
 @dataclass
 class Run:
@@ -41,30 +68,28 @@ class Run:
     recent: float | Tensor = 0.0  # sum of these losses since the last point of the curve
     history: list[dict[str, float]] = field(default_factory=list)  # the points of the curve
     validations: list[dict[str, float]] = field(default_factory=list)  # step, and the task's scores
-    # by objective: how many validations were compared, and the place of the best of them
-    _best: dict[Objective, tuple[int, int]] = field(default_factory=dict)
+    _standing: Standing = field(default_factory=Standing)
 
     def ranked(self) -> list[int]:
-        """The validated steps, best first; of equals the earlier."""
-        return [int(scores["step"]) for scores in sorted(self.validations, key=self.objective.rank)]
+        """The validated steps, best first; of equals the earlier. With the loss as a second score, those that were the
+        best when they were validated come first, the latest before the others."""
+        places = sorted(range(len(self.validations)), key=lambda place: self.objective.rank(self.validations[place]))
+        if self.objective.with_loss and places:
+            bests = dict.fromkeys(reversed(self.standing().bests))
+            places = [*bests, *(place for place in places if place not in bests)]
+        return [int(self.validations[place]["step"]) for place in places]
 
     def best(self) -> int:
-        """The place of the best validation among all, of equals the earlier."""
-        return self._first_best(self.objective)
+        """The place of the best validation among all."""
+        return self.standing().bests[-1]
 
-    def best_loss(self) -> int:
-        """The place of the validation with the lowest loss."""
-        return self._first_best(Objective())
-
-    def _first_best(self, objective: Objective) -> int:
-        """The place of the best validation by an objective. Only those since the last call are compared."""
-        seen, best = self._best.get(objective, (0, 0))
-        seen, best = (seen, best) if seen <= len(self.validations) else (0, 0)
-        for place in range(max(seen, 1), len(self.validations)):
-            if objective.rank(self.validations[place]) < objective.rank(self.validations[best]):
-                best = place
-        self._best[objective] = len(self.validations), best
-        return best
+    def standing(self) -> Standing:
+        """How the validations compare. Only those since the last call are compared."""
+        if self._standing.seen > len(self.validations):
+            self._standing = Standing()
+        for scores in self.validations[self._standing.seen :]:
+            self._standing.add(self.objective.rank(scores), self.objective)
+        return self._standing
 
     def is_best(self) -> bool:
         """Whether this very step was validated, and no earlier one was as good."""
@@ -81,13 +106,12 @@ class Run:
         if self.config.minutes is not None and self.seconds >= 60 * self.config.minutes:
             return f"the {self.config.minutes:g} minutes are over"
         if self.config.patience and self.validations:
-            latest = max(self.best(), self.best_loss()) if self.objective.or_loss else self.best()
-            waited = len(self.validations) - 1 - latest
+            waited = len(self.validations) - 1 - self.standing().progress
             if waited >= self.config.patience:
-                best = int(self.validations[self.best()]["step"])
-                either = latest > self.best()
-                since = f"by it or by loss in the last {waited}" if either else f"in the {waited} after it"
-                return f"validation was best at step {best} and not better {since}"
+                best = f"validation was best at step {int(self.validations[self.best()]['step'])}"
+                if self.objective.with_loss:
+                    return f"{best}, and neither {self.objective.name} nor loss was as good again in the last {waited}"
+                return f"{best} and not better in the {waited} after it"
         return ""
 
     def require_finite(self) -> None:

@@ -160,7 +160,7 @@ def _conclude(
     batches = run.batches.stream(epoch=run.epoch, position=run.position)
     cost = flops_per_target(run.model, task, islice(batches, FLOP_BATCHES))
     title = f"{names['task']} · {names['kind']}"
-    picture = curve.draw(run.history, run.validations, objective=run.objective, title=title)
+    picture = curve.draw(run.history, run.validations, objective=run.objective, best=run.best(), title=title)
     durable.write_file(directory / CURVE, picture)
     whole = report.build(run, task=names["task"], kind=names["kind"], kept=kept, scores=scores, flops_per_target=cost)
     crew.first(lambda: durable.write_file(directory / REPORT, report.dump(whole)))

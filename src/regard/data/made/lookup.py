@@ -1,11 +1,12 @@
-"""A graph whose labels only attention can tell: dictionaries, and nodes that ask them (after Brody 2022, 4.1).
+"""A graph for attention: dictionaries, and nodes that ask them (after Brody 2022, 4.1).
 
     graph:lookup?keys=5&groups=150&noise=2&seed=1
 
 Each group has `keys` nodes with a key and a value each, both different from node to node, and `keys` nodes that ask for
 one key each. All askers of a group see all its entries, and `noise` more entries with keys that nobody asks for. The
 label of an asker is the value of the entry with its key. A mean over the neighbours is the same for all askers of a
-group, so that it tells nothing. The features of a node are three of 0 and 1: what it asks for, its key, its value.
+group, whose labels all differ: it gives one right answer in `keys`. The features of a node are three vectors of 0 and
+1: what it asks for, its key, its value.
 """
 
 from __future__ import annotations

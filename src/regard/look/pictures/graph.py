@@ -50,11 +50,15 @@ def sheet(record: Record, chosen: Map) -> Sheet:
 
 
 def _edges(axis: Axes, seen: Neighbours, places: NDArray[numpy.float64]) -> None:
-    """Edges of the node asked for show what it looks at; all others the larger weight of both directions."""
+    """Edges of the node asked for show what it looks at; all others the larger weight of both directions.
+
+    The widest is that of the largest weight, be it one of a node on itself, which has no edge in the picture.
+    """
     own = {edge: edge[1] if edge[0] == seen.subject else edge[0] for edge in seen.edges if seen.subject in edge}
     weights = {edge: seen.weight(edge) for edge in seen.edges if edge not in own}
     weights |= {edge: float(seen.weights[seen.subject or 0, other]) for edge, other in own.items()}
-    most = max([*weights.values(), WORTH_A_NUMBER])
+    itself = 0.0 if seen.subject is None else float(seen.weights[seen.subject, seen.subject])
+    most = max([itself, *weights.values(), WORTH_A_NUMBER])
     for edge, weight in weights.items():
         x, y = places[list(edge)].T
         colour = ACCENT if edge in own or seen.subject is None else SOFT
