@@ -201,6 +201,18 @@ def test_intervals_are_as_wide_as_earlier_forecasts_show() -> None:
     assert inside / count == pytest.approx(0.8, abs=1.5 / count)
 
 
+def test_a_series_without_changes_goes_on_without_them_and_teaches_nothing() -> None:
+    task, model = task_and_model()
+    still, moving = Series("still", 0, numpy.full(40, 7.0), Frequency("step", 1)), wave(40)
+    (found,) = task.continued(model, [Place(still, 40)])
+    assert found.tolist() == [[7.0] * 9] * 6
+    alone, both = (
+        task.loss(model, task.windows.cut(series, [20] * len(series), ahead=6))
+        for series in ([moving], [moving, replace(still, values=numpy.r_[still.values[:20], numpy.arange(20.0)])])
+    )
+    assert torch.allclose(both, alone, rtol=1e-5)
+
+
 def test_a_forecast_does_not_see_what_comes_after_it() -> None:
     task, model = task_and_model()
     series = wave(80)

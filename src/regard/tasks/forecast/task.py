@@ -132,15 +132,16 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
     def loss(self, model: nn.Module, batch: WindowBatch, *, plain: bool = False) -> Tensor:
         """Twice the pinball loss of each step in units of the window's scale, averaged over levels, summed over steps.
 
-        The medians that are fed back are the model's own, and take no gradient.
+        The medians that are fed back are the model's own, and take no gradient. A window whose scale is 0 has no loss.
         """
         module = _continuing(model)
         known, calendar = batch.values[:, : batch.known], batch.calendar[:, 1:]
         with torch.no_grad():
             said = module.forecast(known, calendar)[:, :-1, len(module.levels) // 2]
         wanted = batch.values[:, batch.known :].unsqueeze(-1)  # (B, K, 1)
-        error = (wanted - module(known, calendar, said)) / module.scales(known).unsqueeze(-1)
-        error = error.masked_fill(wanted.isnan(), 0.0)
+        scale = module.scales(known).unsqueeze(-1)
+        error = (wanted - module(known, calendar, said)) / torch.where(scale > 0, scale, 1.0)
+        error = error.masked_fill(wanted.isnan() | (scale == 0), 0.0)
         levels = error.new_tensor(module.levels)
         return 2 * torch.maximum(levels * error, (levels - 1) * error).mean(-1).sum()
 
@@ -221,7 +222,8 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
         for place, quantiles in zip(places, said, strict=True):
             y = self.windows.inward(place.series.values[place.origin : min(place.origin + self.plan.horizon, end)])
             low, median, high = quantiles[: len(y), [0, quantiles.shape[1] // 2, -1]].T
-            ratios.append(numpy.abs(y - median) / numpy.where(y > median, high - median, median - low))
+            width = numpy.where(y > median, high - median, median - low)
+            ratios.append(numpy.abs(y - median)[width > 0] / width[width > 0])
         joined = numpy.concatenate(ratios)
         return float(numpy.quantile(joined, LEVEL / 100)) if len(joined) >= LEAST else 1.0
 
