@@ -27,7 +27,7 @@ def test_the_demo_scores_forecasts_draws_and_says_what_to_try(tmp_path: Path, mo
         return printed.get()
 
     text = shown()
-    assert "the last year again, rolling origin" in text
+    assert "last year again, rolling origin" in text
     assert [line.split()[0] for line in text.splitlines() if "80 %:" in line][::5] == ["1961-01-01", "1961-06-01"]
     assert "regard run" in text
     assert (tmp_path / "out" / "forecast.png").stat().st_size > 5000

@@ -44,10 +44,10 @@ def run(inputs: Sequence[str], *, out: Path, show: Console | None = None) -> Mod
     console.print(
         f"\nthe forecast, and how much each step of it took from the steps before: [bold]{picture}[/], and as a page "
         f"[bold]{page}[/].\nThe model is in [bold]{out}[/]. Try next:\n"
-        f"  regard run {out} {ASKED} > forecast.csv                all 24 months as a table\n"
-        f"  regard look {out} {ASKED}                              in the terminal\n"
-        "  regard train series --set model.cell=transformer             attention instead of a recurrent network\n"
-        "  regard train my.csv --set data.horizon=12                    a table of your own: dates and numbers\n",
+        f"  regard run {out} {ASKED}                 all 24 months as a table\n"
+        f"  regard look {out} {ASKED}                in the terminal\n"
+        "  regard train series --set model.cell=transformer   attention over the past\n"
+        "  regard train my.csv --set data.horizon=12          a table of your own\n",
         highlight=False,
     )
     return model
@@ -59,5 +59,5 @@ def _scores(scores: Mapping[str, float]) -> Table:
     for origin, start in ORIGINS.items():
         own, other = ([f"{scores[f'{start}{who}{name}']:.2f}" for name in ("mase", "smape")] for who in NAMES)
         table.add_row(f"this model, {origin} origin", *own, f"{scores[f'{start}coverage']:.0f} %")
-        table.add_row(f"the last year again, {origin} origin", *other, "", end_section=True)
+        table.add_row(f"last year again, {origin} origin", *other, "", end_section=True)
     return table
