@@ -21,6 +21,7 @@ from regard.data.series.series import Numbers, Series
 from regard.data.series.windows import Windows, WindowStream
 from regard.errors import RegardError
 from regard.models.forecaster import LEVELS, Forecaster, ForecasterConfig
+from regard.tasks.base import RunOptions
 from regard.tasks.forecast.baselines import is_seasonal, naive2, seasonal_factors, seasonal_naive, theta
 from regard.tasks.forecast.measures import coverage, mase, naive_scale, owa, pinball, smape
 from regard.tasks.forecast.plan import Plan, SeriesData, grows
@@ -295,6 +296,15 @@ def _setting(**data: object):
 def test_settings_that_do_not_fit_are_refused(tmp_path: Path, data: dict[str, object], sentence: str) -> None:
     with pytest.raises(RegardError, match=sentence):
         Forecast.open(_setting(train=table(tmp_path / "a.csv"), **data), None)
+
+
+def test_series_without_changes_are_no_lesson_and_no_test(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ds,y\n" + "".join(f"{at},{at % 4}\n" for at in range(60)))
+    with pytest.raises(RegardError, match=r"a\.csv: every series repeats itself after 4 steps, so there is nothing"):
+        regard.train("series", out=tmp_path / "model", changes=[f"data.train={tmp_path}/a.csv", "data.season_length=4"])
+    task, _ = task_and_model()
+    with pytest.raises(RegardError, match="errors have no scale"):
+        task.exam([replace(wave(40), values=numpy.ones(40), judged=34)], RunOptions())
 
 
 def test_numbers_without_a_logarithm_are_refused(tmp_path: Path) -> None:

@@ -161,6 +161,8 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
         rolling = [place for each in examples for place in self.places(each)]
         if not rolling:
             raise RegardError("no series has steps to judge and enough before them; give longer series")
+        if all(numpy.isnan(naive_scale(place.past, self.plan.season)) for place in rolling):
+            raise RegardError("every series repeats itself before its last steps, so errors have no scale; give others")
         return Exam(f"{len(rolling):,} forecasts", lambda model: self.scores(model, rolling, fit=fit))
 
     def places(self, series: Series) -> list[Place]:
@@ -354,6 +356,9 @@ def _enough(series: list[Series], plan: Plan) -> list[Series]:
             f"no series has {plan.season + 2} steps to learn from: one season of {plan.season} and two more; "
             f"set data.season_length lower (it is {shown(plan.season)})"
         )
+    if all(numpy.isnan(naive_scale(each.values, plan.season)) for each in found):
+        what = "has the same number at every step" if plan.season == 1 else f"repeats itself after {plan.season} steps"
+        raise RegardError(f"{found[0].place}: every series {what}, so there is nothing to learn")
     return found
 
 
