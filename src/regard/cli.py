@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import traceback
@@ -132,7 +133,8 @@ def train(
     print(f"trained for {model.report['steps']:,} steps: {model.report['ended']}")
     print(f"scores on {model.judged_on}:")
     signatures = model.report.get("signatures", {})
-    show({name: Score(value, signatures.get(name, "")) for name, value in model.report["scores"].items()})
+    scores = {name: math.nan if value is None else value for name, value in model.report["scores"].items()}
+    show({name: Score(value, signatures.get(name, "")) for name, value in scores.items()})
     print(f"the model is in {model.path}, its learning curve in {model.path / 'curve.png'}; try:")
     print(f"  regard run {model.path} {model.surface.example}")
     print(f"  regard evaluate {model.path} --data FILE")

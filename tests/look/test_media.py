@@ -6,6 +6,7 @@ import io
 import math
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import made_media
 import made_records
@@ -14,11 +15,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib import rc_context
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from regard.look.neighbours import Neighbours
 from regard.look.panels import Panel, panels, pixels, windows
-from regard.look.pictures import draw
+from regard.look.pictures import draw, series
+from regard.look.pictures.sheet import STYLE
 from regard.look.record import Map, Record
 from regard.look.show import main_map
 from regard.look.terminal import show
@@ -41,6 +45,16 @@ def printed(record: Record, *, colour: bool = False, width: int = 100) -> str:
 
 def text_of(record: Record) -> str:
     return " ".join(re.findall(r">([^<>]+)</text>", draw(record, ".svg").decode()))
+
+
+def drawn(record: Record) -> Figure:
+    """The figure of a series before it is a file."""
+    made = series.sheet(record, main_map(record))
+    with rc_context(STYLE):
+        figure = Figure(figsize=made.size, layout="constrained")
+        made.paint(figure, lambda text: text)
+        figure.draw_without_rendering()
+    return figure
 
 
 # pictures
@@ -215,6 +229,32 @@ def test_a_series_is_drawn_with_its_intervals():
         assert text in found
     gates = replace(record, maps=record.maps[1:])
     assert "weights of 1960-12" in text_of(gates)
+
+
+def test_a_forecast_begins_at_the_last_number_of_the_past():
+    past = Side(("a", "b", "c", "d"), "steps", values=(1.0, 2.0, math.nan, math.nan))
+    future = Side(("c", "d", "e"), "steps", values=(3.0, 4.0, 5.0), bands=((0.8, (2.0, 3.0, 4.0), (4.0, 5.0, 6.0)),))
+    timeline = Timeline.of({"source": past, "target": future})
+    assert timeline.joint("target") == (1, 2.0)
+    assert timeline.joint("source") is None
+    assert Timeline.of({"target": future}).joint("target") is None
+    weights = torch.tensor([[[0.5, 0.5, 0, 0], [0.5, 0.25, 0.25, 0], [0.25] * 4]])
+    record = Record("", {"source": past, "target": future}, (Map("m", "cross", "target", "source", weights, (0,)),))
+    _, forecast = drawn(record).axes[0].get_lines()
+    assert forecast.get_xydata().tolist() == [[1, 2], [2, 3], [3, 4], [4, 5]]
+
+
+@pytest.mark.parametrize("count", [20, 36, 60, 96, 300])
+@pytest.mark.parametrize("name", ["{:04}", "1960-01-{:02}", "1960-01-01 {:02}:00:00"])
+def test_names_on_the_axis_of_time_do_not_overlap(count: int, name: str):
+    names, ahead = [name.format(at) for at in range(count)], count // 3
+    past = Side(tuple(names[:-ahead]), "steps", values=(1.0,) * (count - ahead))
+    future = Side(tuple(names[-ahead:]), "steps", values=(2.0,) * ahead)
+    weights = torch.ones(1, ahead, count - ahead)
+    record = Record("", {"source": past, "target": future}, (Map("m", "cross", "target", "source", weights, (0,)),))
+    boxes = [label.get_window_extent() for label in drawn(record).axes[1].get_xticklabels()]
+    assert len(boxes) > 1
+    assert all(one.x1 + 5 < other.x0 for one, other in pairwise(boxes))
 
 
 def test_a_series_in_the_terminal_rises_with_its_values():

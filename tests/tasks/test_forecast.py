@@ -21,6 +21,7 @@ from regard.data.series.series import Numbers, Series
 from regard.data.series.windows import Windows, WindowStream
 from regard.errors import RegardError
 from regard.models.forecaster import LEVELS, Forecaster, ForecasterConfig
+from regard.tasks.base import RunOptions
 from regard.tasks.forecast.baselines import is_seasonal, naive2, seasonal_factors, seasonal_naive, theta
 from regard.tasks.forecast.measures import coverage, mase, naive_scale, owa, pinball, smape
 from regard.tasks.forecast.plan import Plan, SeriesData, grows
@@ -201,6 +202,18 @@ def test_intervals_are_as_wide_as_earlier_forecasts_show() -> None:
     assert inside / count == pytest.approx(0.8, abs=1.5 / count)
 
 
+def test_a_series_without_changes_goes_on_without_them_and_teaches_nothing() -> None:
+    task, model = task_and_model()
+    still, moving = Series("still", 0, numpy.full(40, 7.0), Frequency("step", 1)), wave(40)
+    (found,) = task.continued(model, [Place(still, 40)])
+    assert found.tolist() == [[7.0] * 9] * 6
+    alone, both = (
+        task.loss(model, task.windows.cut(series, [20] * len(series), ahead=6))
+        for series in ([moving], [moving, replace(still, values=numpy.r_[still.values[:20], numpy.arange(20.0)])])
+    )
+    assert torch.allclose(both, alone, rtol=1e-5)
+
+
 def test_a_forecast_does_not_see_what_comes_after_it() -> None:
     task, model = task_and_model()
     series = wave(80)
@@ -283,6 +296,15 @@ def _setting(**data: object):
 def test_settings_that_do_not_fit_are_refused(tmp_path: Path, data: dict[str, object], sentence: str) -> None:
     with pytest.raises(RegardError, match=sentence):
         Forecast.open(_setting(train=table(tmp_path / "a.csv"), **data), None)
+
+
+def test_series_without_changes_are_no_lesson_and_no_test(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ds,y\n" + "".join(f"{at},{at % 4}\n" for at in range(60)))
+    with pytest.raises(RegardError, match=r"a\.csv: every series repeats itself after 4 steps, so there is nothing"):
+        regard.train("series", out=tmp_path / "model", changes=[f"data.train={tmp_path}/a.csv", "data.season_length=4"])
+    task, _ = task_and_model()
+    with pytest.raises(RegardError, match="errors have no scale"):
+        task.exam([replace(wave(40), values=numpy.ones(40), judged=34)], RunOptions())
 
 
 def test_numbers_without_a_logarithm_are_refused(tmp_path: Path) -> None:

@@ -200,6 +200,11 @@ def _read_table(name: str, rows: Iterator[Row], columns: Sequence[Column], *, se
     places = [column - 1 if isinstance(column, int) else _find(name, column, header) for column in columns]
     needed = max(places) + 1
     for number, cells in rows:
+        if header and separator == "comma" and any(cells[len(header) :]):
+            raise RegardError(
+                f"{name}:{number} has {len(cells)} columns, and the header has {len(header)}; put quotes around a text "
+                "with a comma, and write 1.5 and not 1,5"
+            )
         if len(cells) >= needed:
             yield number, [cells[place] for place in places]
         elif cells == [""]:

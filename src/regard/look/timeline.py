@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -44,6 +45,18 @@ class Timeline:
     def is_ahead(self, name: str) -> bool:
         """Whether a series is a forecast."""
         return name == "target" or bool(self.series[name].bands)
+
+    def joint(self, name: str) -> tuple[int, float] | None:
+        """The last number of the past and its step, from which the line of a forecast begins."""
+        past = self.series.get("source")
+        if past is None or past.values is None or not self.is_ahead(name) or not self.places[name]:
+            return None
+        before = [
+            (place, value)
+            for place, value in zip(self.places["source"], past.values, strict=True)
+            if place < self.places[name][0] and math.isfinite(value)
+        ]
+        return before[-1] if before else None
 
 
 def is_series(side: Side | None) -> bool:

@@ -26,7 +26,7 @@ def watched(
         found = run()
     if not len(seen):
         raise RegardError(
-            "this model has nothing to show: it is a recurrent network without attention"
+            "this model has nothing to show: it is a recurrent network without attention and gates"
             if only == "*" and head is None
             else "this model has no weights of that layer or head; both count from 0, and without them all are shown"
         )

@@ -100,9 +100,9 @@ class Forecaster(nn.Module):
         return "target", "source"
 
     def scales(self, values: Tensor) -> Tensor:
-        """The scale s of known numbers, values (B, T) → (B, 1). It is 1 for numbers that repeat each season."""
-        found = (values[:, self.lag :] - values[:, : -self.lag]).abs().mean(1, keepdim=True)
-        return torch.where(found > 0, found, 1.0)
+        """The scale s of known numbers, values (B, T) → (B, 1). It is 0 for numbers that repeat each season: their
+        forecast repeats them."""
+        return (values[:, self.lag :] - values[:, : -self.lag]).abs().mean(1, keepdim=True)
 
     def forward(self, values: Tensor, calendar: Tensor, said: Tensor) -> Tensor:
         """The quantiles of K steps, given known numbers and the medians of the steps before each.
@@ -134,7 +134,8 @@ class Forecaster(nn.Module):
         first = end - 1 if only_last else self.lag
         now, before = numbers[:, first:], numbers[:, first - self.lag : end - self.lag]
         coming = numbers[:, first + 1 - self.lag : end + 1 - self.lag]
-        x = torch.stack([now, now - before, coming], -1) / window.scale.unsqueeze(-1)
+        scale = torch.where(window.scale > 0, window.scale, 1.0)
+        x = torch.stack([now, now - before, coming], -1) / scale.unsqueeze(-1)
         ahead = torch.arange(first + 1 - window.known, end + 1 - window.known, device=x.device)
         age = ahead.clamp(min=0).log1p().view(1, -1, 1).expand(len(x), -1, 1)
         return torch.cat([x, age, window.calendar[:, first:]], -1)

@@ -14,6 +14,7 @@ DEMOS = {
     "spelling": ("regard.commands.demos.spelling", "English words to their sounds"),
     "captions": ("regard.commands.demos.captions", "drawn pictures to captions"),
     "graph": ("regard.commands.demos.graph", "nodes of a graph to what their neighbours know"),
+    "series": ("regard.commands.demos.series", "monthly numbers to the next ones, with intervals"),
 }
 
 

@@ -33,6 +33,7 @@ TIMES = ("ds", "date", "datetime", "timestamp", "time", "day", "week", "month", 
 IDS = ("unique_id", "series_id", "item_id", "series", "item", "id")
 VALUE = "y"
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
+LARGEST = 1e30  # a number; the changes of larger ones do not fit into single precision
 LOOKED_AT = 50  # rows at the beginning, by which columns are told apart
 
 
@@ -129,9 +130,10 @@ def _on_grid(table: Table, group: Group, positions: Steps, frequency: Frequency)
             f"{frequency} apart; mend it, or give every row the same distance"
         )
     if steps[-1] > 1000 + 100 * len(steps):
+        at = int(numpy.diff(steps).argmax())
         raise RegardError(
             f"{table.name}: series {name!r} has {len(steps):,} rows for {steps[-1] + 1:,} steps ({frequency}); check "
-            f"the time in row {table.rows[rows[int(numpy.diff(steps).argmax()) + 1]]}"
+            f"the times in rows {table.rows[rows[at]]} and {table.rows[rows[at + 1]]}"
         )
     whole = numpy.full(int(steps[-1]) + 1, numpy.nan)
     whole[steps] = values
@@ -157,6 +159,8 @@ def _read(name: str, columns: Columns) -> Table:
         return _read_parquet(name, columns)
     header = _header(name)
     sample = [cells for _, cells in islice(read_rows(name, header, numbers=True), LOOKED_AT)]
+    if not any(map(any, sample)):
+        raise RegardError(f"{name} has no rows below its header; give a table with times and numbers")
     identity, time, values = _chosen(name, columns, header, sample)
     wanted = [time, *values, *([identity] if identity else [])]
     rows, cells = [], []
@@ -164,8 +168,6 @@ def _read(name: str, columns: Columns) -> Table:
         if any(cell.strip() for cell in found):
             rows.append(row)
             cells.append(found)
-    if not rows:
-        raise RegardError(f"{name} has no rows below its header; give a table with times and numbers")
     across = list(zip(*cells, strict=True))
     times = dates.parse(across[0], [f"{name}:{row}" for row in rows])
     numbers = {
@@ -181,8 +183,11 @@ def _header(name: str) -> list[str]:
     if name.lower().removesuffix(".gz").endswith(".jsonl"):
         return list(read_object(f"{name}:1", first, ("unique_id", "ds", "y")))
     header = first.split("\t") if is_numbered(name) else next(csv.reader([first]), [])
+    if not first:
+        raise RegardError(f"{name} has only blank lines; give a table with times and numbers")
     if len(header) < 2:
-        raise RegardError(f"{name} has one column; a table needs a column of times and one of numbers")
+        marked = next((f"; put commas where it has {shown(mark)}" for mark in (";", "\t", "|") if mark in first), "")
+        raise RegardError(f"{name} has one column; a table needs a column of times and one of numbers{marked}")
     if twice := [column for column in header if header.count(column) > 1]:
         raise RegardError(f"{name} has more than one column {shown(twice[0])}; give each a name of its own")
     if any(dates.is_date(cell) for cell in header):
@@ -209,7 +214,11 @@ def _chosen(
     rest = [column for column in header if column not in (time, identity)]
     values = columns.value or ([VALUE] if VALUE in rest else [each for each in rest if _are_numbers(cells[each])])
     if not values:
-        raise RegardError(f"{name} has no column of numbers beside {time!r}; name it as data.columns.value")
+        held = [
+            f"{column!r} has {shown(cells[column][0])} in the first row" for column in rest[:3] if any(cells[column])
+        ]
+        about = f" ({', '.join(held)})" if held else ""
+        raise RegardError(f"{name} has no column of numbers beside {time!r}{about}; name it as data.columns.value")
     return identity, time, [values] if isinstance(values, str) else values
 
 
@@ -237,6 +246,10 @@ def _number(name: str, row: int, column: str, cell: str) -> float:
     found = _float(cell)
     if found is None or not math.isfinite(found):
         raise RegardError(f"{name}:{row} has {shown(cell)} in the column {column!r}, and a number is expected")
+    if abs(found) > LARGEST:
+        raise RegardError(
+            f"{name}:{row} has {shown(cell)} in the column {column!r}; numbers up to {LARGEST:g} are read"
+        )
     return found
 
 

@@ -65,7 +65,8 @@ export function drawAxes(context, timeline, frame, inks) {
   const every = roundStep(Math.ceil((widest + 18) / each));
   for (let step = 0; step < timeline.steps.length; step += every) {
     const half = context.measureText(cut(timeline.steps[step])).width / 2;
-    context.fillText(cut(timeline.steps[step]), Math.min(Math.max(x(step), half), right - half), floor + 6);
+    if (step > 0 && x(step) + half > right + 10) break; // the edge would cut the name
+    context.fillText(cut(timeline.steps[step]), Math.max(x(step), half), floor + 6);
     stroke(context, x(step), floor, x(step), floor + 4);
   }
 }
@@ -81,11 +82,13 @@ export function drawSeries(context, timeline, frame, inks) {
   context.lineJoin = "round";
   for (const { name, side, ahead } of timeline.series) {
     const places = timeline.places.get(name) ?? [];
+    const joint = timeline.joint(name);
     context.fillStyle = inks.accent;
     context.globalAlpha = FAINT;
     for (const [, lows, highs] of side.bands ?? []) {
       const known = places.map((_, at) => at).filter((at) => lows[at] !== null && highs[at] !== null);
       context.beginPath();
+      if (joint) context.moveTo(x(joint.place), y(joint.value));
       for (const at of known) context.lineTo(x(places[at]), y(/** @type {number} */ (highs[at])));
       for (const at of known.reverse()) context.lineTo(x(places[at]), y(/** @type {number} */ (lows[at])));
       context.fill();
@@ -94,7 +97,8 @@ export function drawSeries(context, timeline, frame, inks) {
     context.strokeStyle = ahead ? inks.accent : inks.ink;
     context.lineWidth = ahead ? 2.25 : 1.5;
     context.beginPath();
-    let down = false;
+    if (joint) context.moveTo(x(joint.place), y(joint.value));
+    let down = !!joint;
     (side.values ?? []).forEach((value, at) => {
       if (value === null) down = false;
       else if (down) context.lineTo(x(places[at]), y(value));

@@ -36,6 +36,23 @@ export class Timeline {
   }
 
   /**
+   * The last number of the past and its step, from which the line of a forecast begins.
+   *
+   * @param {string} name
+   * @returns {{place: number, value: number} | undefined}
+   */
+  joint(name) {
+    const [first] = this.places.get(name) ?? [];
+    const past = this.series.find((each) => each.name === "source");
+    if (!past || !this.series.some((each) => each.name === name && each.ahead)) return undefined;
+    const places = this.places.get("source") ?? [];
+    return (past.side.values ?? [])
+      .map((value, at) => ({ place: places[at], value }))
+      .filter((each) => each.place < first && each.value !== null)
+      .at(-1);
+  }
+
+  /**
    * The item of a side at a step, or the nearest.
    *
    * @param {string} side

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SIZE = 9.0, 5.5
 MOST_ROWS = 60  # steps of a forecast whose weights are a heat map
-ACROSS = 85  # characters of the names on the axis of time
+ACROSS = 92  # characters that fit side by side in the width of a sheet
 FAINT = 0.18  # the opacity of an interval
 MOST_MARKED = 6  # steps named beside the heat map
 
@@ -43,7 +43,8 @@ def sheet(record: Record, chosen: Map) -> Sheet:
         else:
             below.bar(places, weights.numpy(), width=0.85, color=ACCENT)
             below.set_ylabel("weight")
-        apart = _apart(len(steps), max(map(len, steps)))
+        beside = max(map(len, rows)) if many else 0
+        apart = _apart(len(steps), max(map(len, steps)), across=ACROSS - beside)
         below.set_xticks(range(0, len(steps), apart), [say(step) for step in steps[::apart]])
         below.set_xlim(-0.5, len(steps) - 0.5)
         for axis in (above, below):
@@ -61,15 +62,16 @@ def _series(axis: Axes, timeline: Timeline) -> None:
 
     swatches: list[Patch] = []  # narrower intervals lie on wider ones
     for name, side in timeline.series.items():
-        places, ahead = timeline.places[name], timeline.is_ahead(name)
+        places, ahead, joint = timeline.places[name], timeline.is_ahead(name), timeline.joint(name)
+        at, start = ((joint[0], *places), (joint[1],)) if joint else (places, ())
         for level, low, high in sorted(side.bands or (), reverse=True):
-            axis.fill_between(places, low, high, color=ACCENT, alpha=FAINT, linewidth=0)
+            axis.fill_between(at, (*start, *low), (*start, *high), color=ACCENT, alpha=FAINT, linewidth=0)
             swatches.append(
                 Patch(color=ACCENT, alpha=1 - (1 - FAINT) ** (1 + len(swatches)), label=f"{level:.0%} interval")
             )
         label = printable(NAMES.get(name, name), most=LONGEST)
         colour, width = (ACCENT, 1.8) if ahead else (INK, 1.2)
-        axis.plot(places, side.values or (), color=colour, linewidth=width, label=label)
+        axis.plot(at, (*start, *(side.values or ())), color=colour, linewidth=width, label=label)
     axis.grid(axis="y", color=LINE, linewidth=0.7)
     axis.legend(handles=[*axis.get_lines(), *swatches], loc="upper left", frameon=False, fontsize=8)
 
@@ -87,7 +89,7 @@ def _heat(
     figure.colorbar(mesh, ax=axis, label="weight", pad=0.01)
 
 
-def _apart(count: int, longest: int) -> int:
-    """Steps between two names on the axis: a few, or whole years of months."""
-    least = math.ceil(count * (longest + 3) / ACROSS)
+def _apart(count: int, longest: int, *, across: int) -> int:
+    """Steps between two names on an axis of `across` characters: a few, or whole years of months."""
+    least = math.ceil(count * (longest + 3) / across)
     return next((step for step in (1, 2, 3, 6) if step >= least), math.ceil(least / 12) * 12)

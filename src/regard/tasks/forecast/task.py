@@ -132,15 +132,16 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
     def loss(self, model: nn.Module, batch: WindowBatch, *, plain: bool = False) -> Tensor:
         """Twice the pinball loss of each step in units of the window's scale, averaged over levels, summed over steps.
 
-        The medians that are fed back are the model's own, and take no gradient.
+        The medians that are fed back are the model's own, and take no gradient. A window whose scale is 0 has no loss.
         """
         module = _continuing(model)
         known, calendar = batch.values[:, : batch.known], batch.calendar[:, 1:]
         with torch.no_grad():
             said = module.forecast(known, calendar)[:, :-1, len(module.levels) // 2]
         wanted = batch.values[:, batch.known :].unsqueeze(-1)  # (B, K, 1)
-        error = (wanted - module(known, calendar, said)) / module.scales(known).unsqueeze(-1)
-        error = error.masked_fill(wanted.isnan(), 0.0)
+        scale = module.scales(known).unsqueeze(-1)
+        error = (wanted - module(known, calendar, said)) / torch.where(scale > 0, scale, 1.0)
+        error = error.masked_fill(wanted.isnan() | (scale == 0), 0.0)
         levels = error.new_tensor(module.levels)
         return 2 * torch.maximum(levels * error, (levels - 1) * error).mean(-1).sum()
 
@@ -160,6 +161,8 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
         rolling = [place for each in examples for place in self.places(each)]
         if not rolling:
             raise RegardError("no series has steps to judge and enough before them; give longer series")
+        if all(numpy.isnan(naive_scale(place.past, self.plan.season)) for place in rolling):
+            raise RegardError("every series repeats itself before its last steps, so errors have no scale; give others")
         return Exam(f"{len(rolling):,} forecasts", lambda model: self.scores(model, rolling, fit=fit))
 
     def places(self, series: Series) -> list[Place]:
@@ -221,7 +224,8 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
         for place, quantiles in zip(places, said, strict=True):
             y = self.windows.inward(place.series.values[place.origin : min(place.origin + self.plan.horizon, end)])
             low, median, high = quantiles[: len(y), [0, quantiles.shape[1] // 2, -1]].T
-            ratios.append(numpy.abs(y - median) / numpy.where(y > median, high - median, median - low))
+            width = numpy.where(y > median, high - median, median - low)
+            ratios.append(numpy.abs(y - median)[width > 0] / width[width > 0])
         joined = numpy.concatenate(ratios)
         return float(numpy.quantile(joined, LEVEL / 100)) if len(joined) >= LEAST else 1.0
 
@@ -352,6 +356,9 @@ def _enough(series: list[Series], plan: Plan) -> list[Series]:
             f"no series has {plan.season + 2} steps to learn from: one season of {plan.season} and two more; "
             f"set data.season_length lower (it is {shown(plan.season)})"
         )
+    if all(numpy.isnan(naive_scale(each.values, plan.season)) for each in found):
+        what = "has the same number at every step" if plan.season == 1 else f"repeats itself after {plan.season} steps"
+        raise RegardError(f"{found[0].place}: every series {what}, so there is nothing to learn")
     return found
 
 
