@@ -21,7 +21,7 @@ SOURCE = Path(regard.__file__).parent
 ROOMS = [
     *("errors", "version", "checking", "special", "durable", "kernels", "attention", "layers", "models", "decoding"),
     *("data", "doctor", "tasks", "directory", "training", "interchange", "engines", "look", "serve", "recipes", "api"),
-    *("commands", "cli"),
+    *("commands", "cli", "__main__"),
 ]
 STRANGERS = {"decoding": {"models"}, "data": {"models", "decoding"}}  # what a room does not know, though it is above
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

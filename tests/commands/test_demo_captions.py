@@ -9,7 +9,13 @@ from regard.commands.demos import chosen
 
 CHANGES = [
     *("training.steps=2", "training.batch_size=8", "training.warmup=1", "training.threads=1", "model.width=12"),
-    *("model.filters=4", "model.stride=8", "decoding.max_length=6", "training.validate_every=0"),
+    *(
+        "model.filters=4",
+        "model.stride=8",
+        "model.blocks=[1, 0, 0]",
+        "decoding.max_length=6",
+        "training.validate_every=0",
+    ),
     *(f'data.{part}="drawn:{part}?examples=12"' for part in ("train", "valid", "test")),
 ]
 
