@@ -130,6 +130,8 @@ def train(
 
     taught = [] if teacher is None else [f"data.teacher={json.dumps(str(teacher.resolve()))}"]
     model = train_model(recipe, out=out, changes=[*(changes or []), *taught], show=True)
+    if os.environ.get("RANK", "0") != "0":  # the first of several processes speaks for all
+        return
     print(f"trained for {model.report['steps']:,} steps: {model.report['ended']}")
     print(f"scores on {model.judged_on}:")
     signatures = model.report.get("signatures", {})

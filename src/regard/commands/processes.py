@@ -57,6 +57,7 @@ class _Together:
         for rank in range(self.count):
             environment = {
                 "OMP_NUM_THREADS": str(threads),
+                "TORCH_CPP_LOG_LEVEL": "ERROR",
                 **os.environ,
                 "RANK": str(rank),
                 "LOCAL_RANK": str(rank),

@@ -70,12 +70,17 @@ class Crew:
             distributed.barrier()
 
     def in_turn(self, make: Callable[[], Made]) -> Made:
-        """Let the leading process make something that is kept on disk, and then the others, who find it there."""
+        """Let the leading process make something that is kept on disk, and then the others, who find it there. All wait
+        for the last one, because the leading process may clean up afterwards."""
         if self.leads:
             made = make()
         if self.world > 1:
             distributed.barrier()
-        return made if self.leads else make()
+        if not self.leads:
+            made = make()
+        if self.world > 1:
+            distributed.barrier()
+        return made
 
     def total(self, number: Tensor) -> Tensor:
         """The sum over all processes, which replaces the number."""
