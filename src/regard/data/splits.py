@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy
 
@@ -71,6 +71,28 @@ def hold_out(keys: Iterable[str], *, amount: int | float | None, seed: int, leas
             wanted -= size
     rest = [key for key in different[numpy.argsort(examples, kind="stable")].tolist() if key not in chosen]
     return HeldOut(seed, frozenset([*chosen, *rest[: max(least - len(chosen), 0)]]))
+
+
+class Keyed(Protocol):
+    """An example that knows by which text it is held out."""
+
+    @property
+    def key(self) -> str: ...
+
+
+KeyedT = TypeVar("KeyedT", bound=Keyed)
+
+
+def divide(
+    examples: Iterable[KeyedT], *, amount: int | float | None, seed: int, least: int = 1
+) -> tuple[list[KeyedT], list[KeyedT]]:
+    """The examples that stay for training, and those that are held out for validation, as `hold_out` chooses them."""
+    examples = list(examples)
+    apart = hold_out((example.key for example in examples), amount=amount, seed=seed, least=least)
+    both: tuple[list[KeyedT], list[KeyedT]] = ([], [])
+    for example in examples:
+        both[example.key in apart].append(example)
+    return both
 
 
 def _wanted(examples: int, amount: int | float | None) -> int:

@@ -1,6 +1,6 @@
 """Rules that compare examples with each other: duplicates, many targets, leakage, and labels.
 
-Texts are kept as 64-bit hashes: 20 million pairs take about two gigabytes.
+Texts are kept as 64-bit hashes, and not as texts.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from regard.data.files import Column, is_numbered, read_rows
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import Row
 from regard.errors import RegardError
-from regard.tasks.base import FINE_TUNING, Codec, Looking, RunOptions, Score, Setting, Sight, Surface
+from regard.tasks.base import FINE_TUNING, Codec, Looking, RunOptions, Score, Setting, Sight
 from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, label_numbers, pooled_places
-from regard.tasks.surfaces import Label, Texts, one_or_two, ranked, texts_of
+from regard.tasks.surfaces import Label, LabelsOut, Texts, one_or_two, ranked, texts_of
 
 
 class TextColumns(Settings):
@@ -64,10 +64,9 @@ class Labelled:
         return Texts(self.text, self.pair)
 
 
-class Labels(Surface[Texts, list[Label]]):
+class Labels(LabelsOut[Texts]):
     """The input is a text or a pair; the output is every label with its probability, the most probable first."""
 
-    answers = "labels"
     two_texts = True
 
     def parse(self, line: str) -> Texts:
@@ -75,9 +74,6 @@ class Labels(Surface[Texts, list[Label]]):
 
     def from_json(self, body: object) -> Texts:
         return texts_of(body, keys=("text", "text_pair"))
-
-    def lines(self, answer: list[Label], options: RunOptions) -> list[str]:
-        return [f"{answer[0]['label']}\t{answer[0]['score']:.4f}"]
 
 
 class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):

@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self, TypedDict
+from typing import Literal, Self
 
 import numpy
 import torch
@@ -42,11 +42,11 @@ from regard.tasks.base import (
     Setting,
     Side,
     Sight,
-    Surface,
     Task,
     Work,
 )
 from regard.tasks.modules import ReadsGraphs
+from regard.tasks.surfaces import Label, LabelsOut, ranked
 
 TOGETHER = 4096  # nodes that are answered together, each with its neighbourhood, where the graph is not read whole
 SHOWN = 60  # nodes of the neighbourhood that `look` shows
@@ -84,17 +84,9 @@ class Nodes:
     chosen: Numbers
 
 
-class Label(TypedDict):
-    """A label with its probability."""
-
-    label: str
-    score: float
-
-
-class NodeLabels(Surface[str, list[Label]]):
+class NodeLabels(LabelsOut[str]):
     """The input is the id of a node; the output is every label with its probability, the most probable first."""
 
-    answers = "labels"
     example = "17"
 
     def parse(self, line: str) -> str:
@@ -105,9 +97,6 @@ class NodeLabels(Surface[str, list[Label]]):
         if isinstance(found, bool) or not isinstance(found, str | int):
             raise RegardError(f'give the id of a node, or {{"node": …}}, and not {shown(body)}')
         return str(found).strip()
-
-    def lines(self, answer: list[Label], options: RunOptions) -> list[str]:
-        return [f"{answer[0]['label']}\t{answer[0]['score']:.4f}"]
 
 
 class ClassifyNodes(Task[NodesData, Nodes, str, list[Label], GraphBatch]):
@@ -295,7 +284,7 @@ class ClassifyNodes(Task[NodesData, Nodes, str, list[Label], GraphBatch]):
                 there = batch.to(device)
                 logits = model(there.features, there.cells).index_select(0, there.nodes)
                 shares += logits.float().softmax(-1).tolist()
-        return [self._ranked(shares[place]) for place in places.tolist()]
+        return [ranked(self.labels, shares[place]) for place in places.tolist()]
 
     def _number(self, asked: str) -> int:
         number = self.graph.number_of.get(asked)
@@ -304,10 +293,6 @@ class ClassifyNodes(Task[NodesData, Nodes, str, list[Label], GraphBatch]):
             ids = f"{graph.id_of(0)} to {graph.id_of(graph.nodes - 1)}"
             raise RegardError(f"{graph.name} has no node {shown(asked)}; its {graph.nodes:,} nodes are {ids}")
         return number
-
-    def _ranked(self, shares: Sequence[float]) -> list[Label]:
-        ranked = sorted(zip(self.labels, shares, strict=True), key=lambda pair: -pair[1])
-        return [{"label": label, "score": share} for label, share in ranked]
 
     def sight(self, model: nn.Module, asked: str, look: Looking) -> Sight:
         """The neighbourhood of a node: the node first, then those that it looks at most, by way of its neighbours."""

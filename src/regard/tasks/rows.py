@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from regard.data.rows.batches import Draw, RowBatch, RowStream, in_order_of_length
 from regard.data.rows.framing import Framing, Row
-from regard.data.splits import DataTable, Splits, hold_out
+from regard.data.splits import DataTable, Splits, divide
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import RegardError, listed
 from regard.models import Form
@@ -254,10 +254,8 @@ class RowsTask(
         test = cls.read(data.test, data, key="data.test") if data.test else None
         if data.valid:
             return Splits(train, cls.read(data.valid, data, key="data.valid"), test)
-        keys, least = (example.key for example in train), cls.fewest(setting)
-        apart = hold_out(keys, amount=data.hold_out, seed=setting.seed, least=least)
-        kept = [example for example in train if example.key not in apart]
-        return Splits(kept, [example for example in train if example.key in apart], test)
+        both = divide(train, amount=data.hold_out, seed=setting.seed, least=cls.fewest(setting))
+        return Splits(*both, test)
 
     @classmethod
     def fewest(cls, setting: Setting[RowsDataT]) -> int:

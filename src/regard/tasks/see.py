@@ -37,14 +37,13 @@ from regard.tasks.base import (
     Setting,
     Side,
     Sight,
-    Surface,
     Task,
     Work,
 )
 from regard.tasks.counting import counter
 from regard.tasks.modules import DrawsPlaces, EmbedsPatches, SeesPictures
 from regard.tasks.pictures import Asked, Measured, shown_as, side_of
-from regard.tasks.surfaces import Label, ranked
+from regard.tasks.surfaces import Label, LabelsOut, ranked
 
 TOGETHER = 128  # pictures answered together
 TOP = 5
@@ -75,10 +74,9 @@ class PictureData(DataTable):
     augment: Augment = Field(default_factory=Augment, description="random changes while learning")
 
 
-class Seeing(Surface[Asked, list[Label]]):
+class Seeing(LabelsOut[Asked]):
     """The input is a picture; the output is every label with its probability, the most probable first."""
 
-    answers = "labels"
     example = "photo.jpg"
     files = True
     together = TOGETHER
@@ -88,9 +86,6 @@ class Seeing(Surface[Asked, list[Label]]):
 
     def from_json(self, body: object) -> Asked:
         return Asked.from_json(body)
-
-    def lines(self, answer: list[Label], options: RunOptions) -> list[str]:
-        return [f"{answer[0]['label']}\t{answer[0]['score']:.4f}"]
 
 
 class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):

@@ -27,7 +27,7 @@ from regard.checking import Settings
 from regard.data.sets.batches import FlatSets, SetBatch, SetStream
 from regard.data.sets.examples import Elements, SetExample, elements_of, line_of, names_of, read_sets
 from regard.data.sets.scale import Scale
-from regard.data.splits import DataTable, Splits, hold_out
+from regard.data.splits import DataTable, Splits, divide
 from regard.data.streams import Stream
 from regard.errors import RegardError, listed
 from regard.models.facts import ModelConfig
@@ -170,12 +170,7 @@ class JudgeSets(Task[SetsData, list[SetExample], Elements, Answer, SetBatch]):
         test = cls.read(data.test, data, key="data.test") if data.test else None
         if data.valid:
             return Splits(train, cls.read(data.valid, data, key="data.valid"), test)
-        keys = [example.key for example in train]
-        apart = hold_out(keys, amount=data.hold_out, seed=setting.seed)
-        both: tuple[list[SetExample], list[SetExample]] = ([], [])
-        for key, example in zip(keys, train, strict=True):
-            both[key in apart].append(example)
-        return Splits(*both, test)
+        return Splits(*divide(train, amount=data.hold_out, seed=setting.seed), test)
 
     @classmethod
     def lines(cls, examples: list[SetExample]) -> Iterator[str]:

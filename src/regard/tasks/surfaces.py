@@ -106,6 +106,15 @@ def ranked(labels: Sequence[str], shares: Sequence[float]) -> list[Label]:
     return [{"label": label, "score": share} for label, share in pairs]
 
 
+class LabelsOut(Surface[AskedT, list[Label]], Generic[AskedT]):
+    """The output is every label with its probability, the most probable first; people see the first."""
+
+    answers = "labels"
+
+    def lines(self, answer: list[Label], options: RunOptions) -> list[str]:
+        return [f"{answer[0]['label']}\t{answer[0]['score']:.4f}"]
+
+
 class Texts(NamedTuple):
     """One text, or two that are read together."""
 

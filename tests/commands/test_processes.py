@@ -1,0 +1,67 @@
+"""`regard train --processes`: two processes, one of which is killed, learn what one process learns."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+from torch.testing import assert_close
+
+from regard.cli import _without
+from small_models import words, write_pairs
+
+SETTINGS = {
+    "data.valid": "[]",
+    "data.test": "[]",
+    "model.layers": 1,
+    "model.width": 16,
+    "model.heads": 2,
+    "model.dropout": 0,
+    "training.steps": 120,
+    "training.batch_tokens": 64,
+    "training.warmup": 10,
+    "training.validate_every": 0,
+    "training.checkpoint_every": 10,
+    "training.threads": 1,
+    "decoding.max_length": 4,
+}
+
+
+def start(folder: Path, out: str, *more: str) -> subprocess.Popen[bytes]:
+    changes = [f"{key}={value}" for key, value in {**SETTINGS, "data.train": folder / "lexicon.tsv"}.items()]
+    options = [part for change in changes for part in ("--set", change)]
+    command = [sys.executable, "-m", "regard", "train", "demo", "-o", str(folder / out), *options, *more]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def children(process: subprocess.Popen[bytes]) -> list[int]:
+    found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(number) for number in found.split()]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the children of a process are found in /proc")
+def test_a_killed_process_changes_nothing(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "lexicon.tsv", [(word, " ".join(word.upper())) for word in words(200)])
+    together = start(tmp_path, "two", "--processes", "2")
+    while not list((tmp_path / "two" / "checkpoints").glob("step-*")):
+        assert together.poll() is None
+        time.sleep(0.05)
+    os.kill(children(together)[1], signal.SIGKILL)
+    _, told = together.communicate()
+    assert together.returncode == 0, told.decode()
+    assert b"ended with signal 9; all start again from the last checkpoint" in told
+    alone = start(tmp_path, "one", "--set", "training.accumulate=2")
+    alone.communicate()
+    assert alone.returncode == 0
+    one, two = (safetensors.torch.load_file(tmp_path / name / "weights.safetensors") for name in ("one", "two"))
+    for name, weights in one.items():
+        assert_close(two[name], weights, atol=1e-5, rtol=1e-4)
+
+
+def test_an_option_is_left_out_with_its_value() -> None:
+    assert _without(["demo", "--processes", "2", "--set", "a=1"], "--processes") == ["demo", "--set", "a=1"]
+    assert _without(["demo", "--processes=2", "-o", "x"], "--processes") == ["demo", "-o", "x"]
