@@ -3,7 +3,8 @@
     python -m bench long [--lengths 512 1024 2048 4096 8192 16384] [--repeats 3] [--threads 2]
 
 Every figure is of the attention alone, on queries, keys and values of 8 heads × 64, batch 1, float32: the four linear
-maps around it are left out on both sides, and Linformer's projections of the positions count. Each system has a process
+maps around it are left out on both sides, and Linformer's projections of the positions count. Both Linformers take and
+give (1, length, 8 · 64), the layout of the package; the other systems (1, 8, length, 64). Each system has a process
 of its own at each length. Memory is how far the process grew after its packages were imported. The plots
 docs/images/long-time.svg and docs/images/long-memory.svg are drawn from the result.
 """
@@ -29,9 +30,9 @@ SIZES = {"heads": 8, "width": 64, "window": 256, "blocks": 64, "random": 3, "ran
 EXACT = "torch, exact"
 
 
-def _ours(form: str, *own: str, causal: bool = False) -> System:
+def _ours(form: str, *own: str, causal: bool = False, merged: bool = False) -> System:
     name = f"regard, {form.replace('_', ' ')}{', causal' if causal else ''}"
-    return System(name, "regard_long", {"form": form, "own": own, "causal": causal}, TUNED_ALLOCATOR)
+    return System(name, "regard_long", {"form": form, "own": own, "causal": causal, "merged": merged}, TUNED_ALLOCATOR)
 
 
 def _theirs(name: str, script: str, **settings: Any) -> System:
@@ -43,7 +44,7 @@ SYSTEMS = (
     _ours("window", "window"),
     _ours("window", "window", causal=True),
     _ours("big_bird", "blocks", "random"),
-    _ours("linformer", "rank"),
+    _ours("linformer", "rank", merged=True),
     _ours("performer", "features"),
     _ours("performer", "features", causal=True),
     _theirs("transformers, big bird", "transformers_long"),

@@ -31,9 +31,13 @@ def prepare(settings: Settings) -> Run:
             new = Projected(heads.score.keys(key), value)
             return heads.look(heads.score.queries(query), new, None, pattern=heads.pattern, bias=None)
 
-        return attend
+        def attend_merged(*parts: Tensor) -> Tensor:
+            query, key, value = (part.unflatten(2, (settings["heads"], -1)).transpose(1, 2) for part in parts)
+            return attend(query, key, value).transpose(1, 2).flatten(2)
 
-    return attending(settings, make)
+        return attend_merged if settings["merged"] else attend
+
+    return attending(settings, make, merged=settings["merged"])
 
 
 if __name__ == "__main__":

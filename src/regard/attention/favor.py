@@ -11,8 +11,8 @@ after a_r is added: den_i ≥ 1. `look_back` goes through segments. In a segment
 and its first key, and each query is scaled further by the largest feature of the keys up to its own. Nothing that is
 computed for query i depends on a later key.
 
-Sequences are processed in segments that fit in the processor's cache, and features are computed again in the backward
-pass, so that no (length × m) matrix is kept.
+Sequences are processed in segments that fit in the processor's cache. `gather` and `read` keep the features of their
+segments for the backward pass; `look_back` computes them again, and keeps the sums before each segment alone.
 
 B batch  H heads  N = B·H  L length  D width of a head  m features  P chunks of a segment  C positions of a chunk
 """
@@ -28,9 +28,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-ROWS = 1024  # rows of all heads in a segment of `gather` and `read`
-CHUNK = 32  # positions within which `look_back` computes every pair
-CHUNKS = 4  # of a segment of `look_back`; a sum is kept for each segment
+ROWS = 4096  # rows of all heads in a segment of `gather` and `read`
+CHUNK = 64  # positions within which `look_back` computes every pair
+CHUNKS = 8  # of a segment of `look_back`; a sum is kept for each segment
 NOTHING = -1e30  # the logarithmic scale of an empty sum
 LEAST = 1e-30  # a smaller denominator has too few digits in single precision and counts as 0
 
@@ -104,30 +104,32 @@ class _Gather(torch.autograd.Function):
     def forward(
         context: Any, key: Tensor, value: Tensor, w: Tensor, hidden: Tensor | None, scaled: Tensor, logs: Tensor
     ) -> tuple[Tensor, Tensor]:
-        first, scaled, space = logs, scaled.clone(), _Space(scaled)
+        first, scaled, space = logs, scaled.clone(), _Space(scaled, kept=any(context.needs_input_grad))
+        kept: list[Tensor] = []  # the features of each segment, and their scale
         for place in _segments(key):
             k = _cut(key, place)
             logits = _key_logits(k, w, _half_norm(k, _part(hidden, place, key.device)).unsqueeze(2), space)  # (N, m, C)
             now = torch.maximum(logs, logits.amax(-1))
             scaled.mul_((logs - now).exp().unsqueeze(-1))
-            scaled.baddbmm_(logits.sub_(now.unsqueeze(-1)).exp_(), _with_ones(_cut(value, place))[0])
+            features = logits.sub_(now.unsqueeze(-1)).exp_()
+            scaled.baddbmm_(features, _with_ones(_cut(value, place))[0])
             logs = now
-        context.save_for_backward(key, value, w, hidden, first, logs)
+            kept += [features, now] if space.kept else []
+        context.save_for_backward(key, value, w, first, logs, *kept)
         context.mark_non_differentiable(logs)
         return scaled, logs
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, to_scaled: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        key, value, w, hidden, first, logs = context.saved_tensors
+        key, value, w, first, logs, *kept = context.saved_tensors
         to_key, to_value, space = _like(key), _like(value), _Space(to_scaled)
-        for place in _segments(key):
-            k, v = _cut(key, place), _with_ones(_cut(value, place))
-            shift = _half_norm(k, _part(hidden, place, key.device)).unsqueeze(2) + logs.unsqueeze(-1)
-            features = _key_logits(k, w, shift, space).exp_()
-            to_v = torch.bmm(features.mT, to_scaled)
-            to_logits = torch.bmm(to_scaled, v[0].mT, out=space("to", *features.shape)).mul_(features)
-            _paste(to_key, place, _through_keys(to_logits, w, k, (v[0] * to_v).sum(-1, keepdim=True)))
+        for place, features, scale in zip(_segments(key), kept[::2], kept[1::2], strict=True):
+            k, v = _cut(key, place), _with_ones(_cut(value, place))[0]
+            to_sum = to_scaled * (scale - logs).exp().unsqueeze(-1)
+            to_v = torch.bmm(features.mT, to_sum)
+            to_logits = torch.bmm(to_sum, v.mT, out=space("to", *features.shape)).mul_(features)
+            _paste(to_key, place, _through_keys(to_logits, w, k, (v * to_v).sum(-1, keepdim=True)))
             _paste(to_value, place, to_v[..., :-1].unsqueeze(0))
         to_before = to_scaled * (first - logs).exp().unsqueeze(-1)
         return to_key, to_value, None, None, to_before, None
@@ -136,23 +138,23 @@ class _Gather(torch.autograd.Function):
 class _Read(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, query: Tensor, w: Tensor, scaled: Tensor, logs: Tensor) -> Tensor:
-        out, norms, space = _like(query, scaled.shape[-1] - 1), [], _Space(scaled)
+        out, space = _like(query, scaled.shape[-1] - 1), _Space(scaled, kept=any(context.needs_input_grad))
+        kept: list[Tensor] = []  # the features of each segment, and 1 / den
         for place in _segments(query):
             features, largest = _query_features(_cut(query, place)[0], w, logs, space)
             found, norm = _divided(torch.bmm(features, scaled), largest)
             _paste(out, place, found.unsqueeze(0))
-            norms.append(norm)
-        context.save_for_backward(query, w, scaled, logs, out, *norms)
+            kept += [features, (largest - norm).exp_()] if space.kept else []
+        context.save_for_backward(query, w, scaled, out, *kept)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, above: Tensor) -> tuple[Tensor | None, ...]:
-        query, w, scaled, logs, out, *norms = context.saved_tensors
+        query, w, scaled, out, *kept = context.saved_tensors
         to_query, to_scaled, space = _like(query), torch.zeros_like(scaled), _Space(scaled)
-        for place, norm in zip(_segments(query), norms, strict=True):
-            features = _query_logits(_cut(query, place)[0], w, logs.unsqueeze(1) - norm, space).exp_()
-            to_found = _to_found(_cut(above, place), _cut(out, place))[0]
+        for place, features, share in zip(_segments(query), kept[::2], kept[1::2], strict=True):
+            to_found = _to_found(_cut(above, place), _cut(out, place))[0].mul_(share)
             to_scaled.baddbmm_(features.mT, to_found)
             to_logits = torch.bmm(to_found, scaled.mT, out=space("to", *features.shape)).mul_(features)
             _paste(to_query, place, _times(to_logits, w).unsqueeze(0))
@@ -294,12 +296,17 @@ class _Segment:
 
 
 class _Space:
-    """Memory that all segments use, one after the other: asking the system for it each time would take long."""
+    """Memory that all segments use, one after the other: asking the system for it each time would take long.
 
-    def __init__(self, like: Tensor) -> None:
-        self._like, self._held = like, dict[str, Tensor]()
+    What is `kept` for the backward pass has memory of its own.
+    """
+
+    def __init__(self, like: Tensor, *, kept: bool = False) -> None:
+        self._like, self.kept, self._held = like, kept, dict[str, Tensor]()
 
     def __call__(self, name: str, *shape: int) -> Tensor:
+        if self.kept:
+            return self._like.new_empty(shape)
         size = math.prod(shape)
         if name not in self._held or self._held[name].numel() < size:
             self._held[name] = self._like.new_empty(size)
@@ -326,10 +333,12 @@ def _segments(x: Tensor, chunk: int | None = None, chunks: int = 1) -> Iterator[
 
 
 def _cut(x: Tensor, place: _Place) -> Tensor:
-    """A segment of x (B, H, L, D), filled up with zeros: (P, N, C, D), contiguous"""
+    """A segment of x (B, H, L, D), filled up with zeros: (P, N, C, D); one chunk of one text is a view"""
     part = x[:, :, place.start : place.start + place.length].to(_precise(x))
     missing = place.chunk * place.chunks - place.length
     part = F.pad(part, (0, 0, 0, missing)) if missing else part
+    if place.chunks == 1:
+        return part.flatten(0, 1).unsqueeze(0)
     return part.unflatten(2, (place.chunks, place.chunk)).permute(2, 0, 1, 3, 4).flatten(1, 2).contiguous()
 
 

@@ -87,7 +87,7 @@ class Linformer(MultiHead):
         tables = self.keys_to, self.keys_to if self.values_to is None else self.values_to
         if hidden is not None:
             new = Projected(*(x.masked_fill(hidden[:, None, :, None], 0.0) for x in new))
-        keys, values = (table[:, :, : x.shape[2]] @ x for table, x in zip(tables, new, strict=True))
+        keys, values = (self._projected(x, table) for table, x in zip(tables, new, strict=True))
         return self._attend(query, keys, values)
 
     def _attend(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -114,6 +114,14 @@ class Linformer(MultiHead):
             )
         pattern.check(len(x), self.heads, length, length)
         return torch.arange(length, device=x.device) >= pattern.lengths.to(x.device).unsqueeze(1)
+
+    @staticmethod
+    def _projected(x: Tensor, table: Tensor) -> Tensor:
+        """E x of x (B, H, K, D) → (B, H, k, D). One table for all heads is one product with the heads side by side."""
+        table = table[:, :, : x.shape[2]]
+        if len(table) > 1:
+            return table @ x
+        return (table @ x.transpose(1, 2).flatten(2)).unflatten(2, x.shape[1::2]).transpose(1, 2)
 
     @staticmethod
     def _mixed(x: Tensor, table: Tensor, hidden: Tensor | None) -> Mixed:

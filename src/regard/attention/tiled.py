@@ -139,7 +139,11 @@ class _Chunk:
 
     def add(self, total: Tensor, sums: Tensor) -> None:
         """Add the sums (G, C·size, D) of these keys to total (T, size, D), where keys may occur more than once."""
-        total.flatten(1).index_add_(0, self.columns, sums.view(len(self.columns), -1))
+        if self.moving is None:
+            total.flatten(1).index_add_(0, self.columns, sums.view(len(self.columns), -1))
+            return
+        for number, part in enumerate(sums.unflatten(1, (self.count, -1)).unbind(1)):  # each (G, size, D)
+            total[self.moving + number : self.moving + number + len(part)] += part
 
 
 def _weights(chunk: _Chunk, query: Tensor, key: Tensor, low: int, high: int, space: _Space) -> Tensor:
