@@ -85,11 +85,29 @@ def test_a_list_has_its_value_and_stays_within_its_bounds(
     assert max(arguments_of(text)) <= arguments
 
 
-def test_the_lengths_are_spread_evenly_and_the_values_are_all_there() -> None:
+def root_arguments(text: str) -> list[str]:
+    """The first token of each argument of the whole list."""
+    words, deep = text.split(), 0
+    found = []
+    for word in words[1:-1]:
+        if deep == 0:
+            found.append(word)
+        deep += word.startswith("[") - (word == "]")
+    return found
+
+
+def test_a_quarter_of_the_arguments_are_lists_as_in_the_long_range_arena() -> None:
+    random, rule = Random(1), ListOps(shortest=4, longest=100_000)
+    arguments = [root_arguments(rule.draw(random)[0]) for _ in range(3000)]
+    amounts = Counter(len(each) for each in arguments)
+    assert set(amounts) == set(range(2, 11))
+    assert abs(numpy.mean([len(each) for each in arguments]) - 6) < 0.2  # σ = 2.58/√3000 = 0.047
+    nested = [word.startswith("[") for each in arguments for word in each]
+    assert abs(numpy.mean(nested) - 0.25) < 0.015  # σ = √(3/16 / 18,000) = 0.0032
+
+
+def test_the_values_are_all_there() -> None:
     rows = list(made.rows("listops:train?longest=160&shortest=40&examples=1200"))
-    lengths = [len(text.split()) for text, _ in rows]
-    assert abs(numpy.mean(lengths) - 100) < 4  # of 40 … 160: 35/√1200 = 1
-    assert min(Counter(length // 30 for length in lengths if 60 <= length < 150).values()) > 200
     values = Counter(value for _, value in rows)
     assert set(values) == set("0123456789")
     assert max(values.values()) < 0.3 * len(rows)

@@ -1,9 +1,10 @@
-"""ListOps: nested operations on lists of digits, and their value (Nangia 2018, with the lengths of Tay 2021).
+"""ListOps: nested operations on lists of digits, and their value (Nangia 2018).
 
     [MAX 2 9 [MIN 4 7 ] 0 ]  →  9
 
 The operations are MIN, MAX, MED (the median, rounded down) and SM (the sum modulo 10). Brackets are part of the text:
-without them the value cannot be known.
+without them the value cannot be known. As in the Long Range Arena (Tay 2021), a list has 2 to 10
+arguments, evenly; each is a list itself with probability 1/4, or else a digit.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from regard.checking import Settings
 from regard.errors import RegardError
 
 FEWEST = 4  # tokens of the shortest list: [MAX 1 2 ]
-TRIES = 10_000  # draws of a list that may all be too short
+TRIES = 100_000  # draws of a list that may all be too short or too long
+NESTED = 0.25  # how probable it is that an argument is a list
 DIGITS = "0123456789"
 
 
@@ -60,45 +62,34 @@ class ListOps(Settings):
         return self
 
     def draw(self, random: Random) -> tuple[str, str]:
-        """A list and its value. Its length is drawn first, evenly; the list has as many tokens, or a few less."""
-        longest = min(self.longest, self._most(self.depth))
+        """A list and its value. Lists that are too short or too long are drawn again."""
         for _ in range(TRIES):
             words: list[str] = []
-            value = self._write(words, random, random.randint(self.shortest, longest), self.depth)
-            if len(words) >= self.shortest:
+            value = self._list(words, random, self.depth)
+            if self.shortest <= len(words) <= self.longest:
                 return " ".join(words), DIGITS[value]
         raise RegardError(
-            f"no list of {self.shortest} to {longest} tokens was found with depth = {self.depth} and arguments = "
-            f"{self.arguments}; raise one of them, or lower shortest"
+            f"no list of {self.shortest} to {self.longest} tokens was found with depth = {self.depth} and arguments = "
+            f"{self.arguments}; give lengths that lie further apart"
         )
 
-    def _write(self, words: list[str], random: Random, tokens: int, depth: int) -> int:
-        """Add a list of at most `tokens` tokens, or a digit, to `words`. → its value"""
-        if tokens < FEWEST or depth == 0:
-            digit = int(random.random() * 10)
-            words.append(DIGITS[digit])
-            return digit
+    def _list(self, words: list[str], random: Random, depth: int) -> int:
+        """Add a list, nested at most `depth` deep, to `words`, no further than just over `longest`. → its value"""
         operation = OPERATIONS[int(random.random() * len(OPERATIONS))]
         words.append(f"[{operation}")
-        values = [self._write(words, random, share, depth - 1) for share in self._shares(random, tokens - 2)]
+        values = [
+            self._argument(words, random, depth - 1) for _ in range(2 + int(random.random() * (self.arguments - 1)))
+        ]
         words.append("]")
         return VALUES[operation](values)
 
-    def _shares(self, random: Random, inside: int) -> list[int]:
-        """The tokens of each argument of a list with `inside` tokens between its brackets.
-
-        The shares are drawn evenly. A share that is too small for a list becomes a digit, and the largest share gets
-        what is left over.
-        """
-        arguments = 2 + int(random.random() * (min(self.arguments, inside) - 1))
-        if inside - arguments < FEWEST - 1:  # no argument can be a list
-            arguments = min(self.arguments, inside)
-            return [1] * arguments
-        cuts = sorted(random.sample(range(1, inside), arguments - 1))
-        shares = [end - start for start, end in zip([0, *cuts], [*cuts, inside], strict=True)]
-        whole = [share if share >= FEWEST else 1 for share in shares]
-        whole[whole.index(max(whole))] += inside - sum(whole)
-        return whole
+    def _argument(self, words: list[str], random: Random, depth: int) -> int:
+        """Add a list or a digit. → its value"""
+        if depth > 0 and random.random() < NESTED and len(words) <= self.longest:
+            return self._list(words, random, depth)
+        digit = int(random.random() * 10)
+        words.append(DIGITS[digit])
+        return digit
 
     def _most(self, depth: int) -> int:
         """The tokens of the longest list that is nested `depth` deep, or a number that is more than `longest`."""
