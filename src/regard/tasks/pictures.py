@@ -20,8 +20,8 @@ from torch import Tensor
 
 from regard.checking import Settings
 from regard.data.pictures.frames import Fit, Frame
-from regard.data.pictures.reading import Pixels, framed, quietly
-from regard.data.pictures.sources import image_of, picture_at
+from regard.data.pictures.reading import Pixels, framed, image_of, quietly
+from regard.data.pictures.sources import picture_at
 from regard.errors import RegardError, shown
 from regard.models.facts import Grid
 from regard.tasks.base import Side

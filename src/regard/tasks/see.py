@@ -22,8 +22,9 @@ from regard.checking import Settings, check
 from regard.data.pictures.augment import Augment
 from regard.data.pictures.batches import PictureBatch, PictureStream
 from regard.data.pictures.frames import MOST, Fit, frame_for
+from regard.data.pictures.labelled import Pictures, sorted_labels
 from regard.data.pictures.reading import Pixels
-from regard.data.pictures.sources import Columns, Pictures, read_entry, sorted_labels
+from regard.data.pictures.sources import Columns, read_entry
 from regard.data.splits import DataTable, Splits, hold_out
 from regard.errors import RegardError, cut, listed
 from regard.models.facts import ModelConfig

@@ -9,9 +9,10 @@ import numpy
 import pytest
 from PIL import Image
 
-from regard.data.pictures import sources
+from regard.data.pictures import labelled
 from regard.data.pictures.frames import Frame, Looks
-from regard.data.pictures.sources import Arrays, Columns, holds_pictures, parts_of, picture_at, read_entry
+from regard.data.pictures.labelled import Arrays, Pictures
+from regard.data.pictures.sources import Columns, holds_pictures, parts_of, picture_at, read_entry
 from regard.errors import RegardError
 
 FRAME = Frame(5, 4, 3)
@@ -40,7 +41,7 @@ def idx(path: Path, content: numpy.ndarray) -> str:
     return str(path)
 
 
-def by_label(pictures: sources.Pictures) -> list[tuple[str, bytes]]:
+def by_label(pictures: Pictures) -> list[tuple[str, bytes]]:
     return sorted(zip(pictures.labels, (each.tobytes() for each in pictures.pixels(FRAME)), strict=True))
 
 
@@ -134,7 +135,7 @@ def test_arrays_of_another_size_or_colour_are_framed(tmp_path: Path) -> None:
 
 
 def test_large_pixels_are_kept_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "LARGE", 100)
+    monkeypatch.setattr(labelled, "LARGE", 100)
     found = read_entry(str(folders(tmp_path / "a")), key="data.train")
     assert isinstance(found.pixels(FRAME, tmp_path / "work"), numpy.memmap)
     assert by_label(found) == WANTED

@@ -26,8 +26,9 @@ from regard.data import made
 from regard.data.files import Column, has_column, is_numbered, read_rows
 from regard.data.made import drawn
 from regard.data.pictures.frames import MOST, Fit, Frame, Looks
+from regard.data.pictures.labelled import Files
 from regard.data.pictures.reading import Pixels, framed
-from regard.data.pictures.sources import PATHS, Files
+from regard.data.pictures.sources import PATHS
 from regard.data.splits import DataTable, Splits, hold_out
 from regard.errors import RegardError, cut
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import cache
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy
 from numpy.typing import NDArray
@@ -133,3 +134,26 @@ def _opened(source: Source, place: str) -> Iterator[Image.Image]:
         raise RegardError(f"{place} does not fit into memory; scale it down, or leave it out") from None
     except DAMAGE as error:
         raise RegardError(f"{place} is a damaged picture ({cut(error)}); mend it, or leave it out") from None
+
+
+def image_of(array: NDArray[Any], place: str) -> Image.Image:
+    """An array (H, W), (H, W, 1) or (H, W, 3 or 4) of bytes, or of shares from 0 to 1, as a picture."""
+    whole = as_bytes(array[None], place)[0]
+    if whole.ndim == 3 and whole.shape[2] == 1:
+        whole = whole[:, :, 0]
+    if whole.ndim not in (2, 3) or (whole.ndim == 3 and whole.shape[2] not in (3, 4)) or not whole.size:
+        raise RegardError(f"{place} has the shape {array.shape}; a picture is (height, width) or (height, width, 3)")
+    return Image.fromarray(numpy.ascontiguousarray(whole))
+
+
+def as_bytes(images: NDArray[Any], place: str) -> Pixels:
+    """Numbers from 0 to 255, or shares from 0 to 1, as bytes."""
+    if images.dtype == numpy.uint8:
+        return images
+    if images.dtype.kind not in "fiub" or not numpy.isfinite(images).all():
+        raise RegardError(f"{place} holds {images.dtype} or numbers that are not finite; store bytes (uint8)")
+    low, high = float(images.min(initial=0)), float(images.max(initial=0))
+    scale = 255.0 if images.dtype.kind == "b" or (images.dtype.kind == "f" and high <= 1) else 1.0
+    if low < 0 or high * scale > 255:
+        raise RegardError(f"{place} holds numbers from {low:g} to {high:g}; store bytes, or shares from 0 to 1")
+    return numpy.rint(images * scale).astype(numpy.uint8)
