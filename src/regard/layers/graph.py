@@ -31,7 +31,8 @@ Features = Tensor | Sparse  # a row for each node: (N, F)
 class GraphAttention(nn.Module):
     """Features (N, F) → (N, H·D) if the heads are concatenated, and otherwise their mean, (N, D).
 
-    Dropout is applied to the features (of sparse ones, to the values that are not zero) and to the weights. With
+    Dropout is applied to the features (of sparse ones, to the values that are not zero), to the weights, and to the
+    projected features that the weights mix (`value_dropout`), but not to those that the score compares. With
     `residual`, the features are added to the result, after a linear map if the widths differ.
     """
 
@@ -44,6 +45,7 @@ class GraphAttention(nn.Module):
         score: GraphScore,
         dropout: float,
         attention_dropout: float,
+        value_dropout: float = 0.0,
         residual: bool = False,
         concatenate: bool = True,
     ) -> None:
@@ -55,6 +57,7 @@ class GraphAttention(nn.Module):
         self.score = LeakyAdditive(width, heads=heads) if two else LeakySum(width, heads=heads)
         self.residual = Residual(features, out) if residual else None
         self.dropout, self.attention_dropout = Dropout(dropout), Dropout(attention_dropout)
+        self.value_dropout = Dropout(value_dropout)
         self.bias = nn.Parameter(torch.zeros(out))
         for part in self.project.weight.split(width):  # Glorot for the W of each head, as in the paper
             nn.init.xavier_uniform_(part)
@@ -65,7 +68,9 @@ class GraphAttention(nn.Module):
         parts = [part.transpose(1, 2) for part in projected.unbind(2)]  # (1, H, N, D) each
         keys, queries = parts[0], parts[-1]
         scored = self.score.queries(queries), self.score.keys(keys)
-        out = attend_graph(*scored, keys, score=self.score, cells=cells, drop=self.attention_dropout)
+        out = attend_graph(
+            *scored, self.value_dropout(keys), score=self.score, cells=cells, drop=self.attention_dropout
+        )
         out = out.transpose(1, 2)[0]  # (N, H, D)
         out = out.flatten(1) if self.concatenate else out.mean(1)
         if self.residual is not None:

@@ -33,6 +33,7 @@ class GATConfig(ModelConfig):
     score: GraphScore = "gat"
     dropout: float = Share  # on the features that a layer reads
     attention_dropout: float = Share  # on the weights
+    value_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)  # on the projected features that the weights mix
     residual: bool = False  # a layer adds the features that it reads to its result
 
     @model_validator(mode="after")
@@ -61,6 +62,7 @@ class GAT(nn.Module):
                 score=config.score,
                 dropout=config.dropout,
                 attention_dropout=config.attention_dropout,
+                value_dropout=config.value_dropout,
                 residual=config.residual,
                 concatenate=concatenate,
             )
