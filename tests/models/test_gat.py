@@ -124,3 +124,21 @@ def test_dropout_touches_the_values_that_are_not_zero() -> None:
 def test_a_width_that_heads_cannot_share_is_refused() -> None:
     with pytest.raises(ValueError, match="width=10 cannot be divided among heads=8; try width=64"):
         GATConfig(width=10)
+
+
+def test_value_dropout_drops_what_is_mixed_and_leaves_the_weights_as_they_are() -> None:
+    x, pairs = graph()
+    torch.manual_seed(1)
+    layer = GraphAttention(
+        FEATURES, WIDTH, heads=HEADS, score="gat", dropout=0.0, attention_dropout=0.0, value_dropout=0.5
+    ).double()
+    cells = Cells.of(pairs, (NODES, NODES))
+    with recording(layer) as learning:
+        found = layer.train()(x, cells)
+    with recording(layer) as still:
+        whole = layer.eval()(x, cells)
+    torch.testing.assert_close(learning[""].to_dense(), still[""].to_dense())
+    alone, all_of_it = found[NODES - 1], whole[NODES - 1]  # sees itself alone: 0 or 1/(1 − p) times its features
+    kept = alone != 0
+    assert 0 < kept.sum() < len(kept)
+    torch.testing.assert_close(alone[kept], 2 * all_of_it[kept])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from regard.tasks.base import Side, Sight
 ALTERNATIVES = 5  # alternatives kept for each step
 MOST_VECTORS = 1_000_000  # numbers in the queries and keys that a record keeps: a few megabytes
 SALIENCY_ROWS = 32  # answer items whose gradients are computed together
+TOLERANCE = 0.01  # by which weights in half precision may miss a sum of 1
 
 
 def watched(
@@ -60,12 +62,18 @@ def maps_of(
                 weights=weights.float().cpu(),
                 heads=tuple(range(weights.shape[0])) if head is None else (head,),
                 layer=layer_of(path),
-                sums="any" if gates or sight.shown is not None else "one",
+                sums="any" if gates else sums_of(weights),
                 inputs=inputs_of(sight, query, key),
                 vectors=vectors.get(path),
             )
         )
     return tuple(maps)
+
+
+def sums_of(weights: Tensor) -> Literal["one", "any"]:
+    """What the rows of weights (H, Q, K) add up to: `one` if it is 1 for each that looks at anything."""
+    totals = weights.float().sum(-1)
+    return "one" if bool((((totals - 1).abs() < TOLERANCE) | (totals == 0)).all()) else "any"
 
 
 def shown_of(x: Tensor, sight: Sight, *, axis: int) -> Tensor:
