@@ -50,23 +50,39 @@ def write_directory(path: Path, contents: dict[str, bytes]) -> None:
 
     At every moment the old or the new directory is whole: at `path`, or at a name from which `sweep` puts it back.
     """
+    begin_directory(path)
+    add_to_directory(path, contents)
+    end_directory(path)
+
+
+def begin_directory(path: Path) -> None:
+    """`write_directory` in three steps, for several processes: one begins, all add their files, one ends."""
+    beside = _named(path, PARTIAL)
+    with _explaining(path, "write"), _or_not_at_all(beside):
+        _discard(beside)
+        beside.mkdir(parents=True)
+
+
+def add_to_directory(path: Path, contents: dict[str, bytes]) -> None:
+    """Write files of a directory that was begun; they are on the disk before this returns."""
+    beside = _named(path, PARTIAL)
+    with _explaining(path, "write"), _or_not_at_all(beside):
+        for name, content in contents.items():
+            (beside / name).parent.mkdir(parents=True, exist_ok=True)
+            _write(beside / name, content)
+
+
+def end_directory(path: Path) -> None:
+    """Put a directory to which all files were added in its place."""
     beside, replaced = _named(path, PARTIAL), _named(path, REPLACED)
-    with _explaining(path, "write"):
+    with _explaining(path, "write"), _or_not_at_all(beside):
         try:
-            _discard(beside)
-            beside.mkdir(parents=True)
-            for name, content in contents.items():
-                (beside / name).parent.mkdir(parents=True, exist_ok=True)
-                _write(beside / name, content)
             _sync(beside)
             if _is_there(path):
                 _discard(replaced)
                 path.rename(replaced)
             beside.rename(path)
             _sync(path.parent)
-        except OSError:
-            _discard(beside)
-            raise
         finally:
             _recover(replaced)
 
@@ -155,6 +171,16 @@ def _explaining(path: Path, what: str) -> Iterator[None]:
             f"cannot {what} {path}: {reason}; what was saved before is whole, "
             f"so {remedy} and run the same command again"
         ) from error
+
+
+@contextmanager
+def _or_not_at_all(beside: Path) -> Iterator[None]:
+    """Remove what was being written, if the system refuses to write more of it."""
+    try:
+        yield
+    except OSError:
+        _discard(beside)
+        raise
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -29,14 +29,14 @@ from regard.tasks.base import AnyTask, Codec, Extends, Objective, RunOptions, Wo
 from regard.training import machine
 from regard.training.checkpoint import Checkpoints
 from regard.training.distribution import Crew, joined
-from regard.training.size import TRAINED, require_room
+from regard.training.size import LOADED, TRAINED, require_room
 from regard.training.train import LIMITS
 from regard.training.train import train as train_in
 from regard.training.tuning import tuned
 from regard.training.validation import Judge, final, validation
 
 # keys that may differ from the stored recipe when a run is resumed
-CHANGEABLE = (*LIMITS, "training.threads", "training.device")
+CHANGEABLE = (*LIMITS, "training.threads", "training.device", "training.distribution.kind")
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,8 @@ def prepare(
         quick = task.quick_exam(splits.valid, held_out)
         whole = task.exam(splits.judged, RunOptions(recipe.decoding))
     device, each = machine.choose_device(training.device), TRAINED + 4 * bool(training.ema)
+    if training.distribution.divides(crew.world):
+        each = -(-each // crew.world) + LOADED  # its part, and the whole model while it is judged
     require_room(task.module, recipe.model, device=device, each=each)
     torch.manual_seed(training.seed)
     module = task.module(recipe.model)

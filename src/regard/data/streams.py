@@ -123,6 +123,7 @@ class Stream(ABC, Generic[BatchT]):
     """Batches in an order that depends on nothing but a seed, the epoch and the position in it."""
 
     unit: ClassVar[str] = "tokens"  # what `Batch.targets` counts
+    chained: ClassVar[bool] = False  # whether a batch continues the one before, so that one process must read them all
 
     @abstractmethod
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[BatchT]:

@@ -29,6 +29,7 @@ from regard.errors import RegardError
 from regard.tasks.base import Codec, Looking, RunOptions, Score, Setting, Sight, Surface
 from regard.tasks.rows import Choices, Rows, RowsData, RowsTask
 from regard.tasks.surfaces import Texts, one_or_two, texts_of
+from regard.tasks.together import together
 
 ENDS = ("start", "end")  # the two outputs of the head for each token
 
@@ -219,8 +220,10 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
         return (*([of_question] if part.read < question else []), *([of_passage] if shown < passage else []))
 
     def scores(self, model: nn.Module, examples: Sequence[Question]) -> dict[str, Score]:
-        spans = self.answer(model, [Texts(each.question, each.passage) for each in examples], RunOptions())
-        said = [span["answer"] for span in spans]
+        said = together(
+            [Texts(each.question, each.passage) for each in examples],
+            lambda some: [span["answer"] for span in self.answer(model, some, RunOptions())],
+        )
         right = [[text for text, _ in each.answers] or [""] for each in examples]
         exact, f1 = (
             100 * sum(max(score(a, b) for b in listed) for a, listed in zip(said, right, strict=True)) / len(right)

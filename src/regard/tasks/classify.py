@@ -22,6 +22,7 @@ from regard.errors import RegardError
 from regard.tasks.base import FINE_TUNING, Codec, Looking, RunOptions, Score, Setting, Sight
 from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, label_numbers, pooled_places
 from regard.tasks.surfaces import Label, LabelsOut, Texts, one_or_two, ranked, texts_of
+from regard.tasks.together import together
 
 
 class TextColumns(Settings):
@@ -167,8 +168,10 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
     def scores(self, model: nn.Module, examples: Sequence[Labelled]) -> dict[str, Score]:
         for example in examples:
             label_numbers(self.labels, [example.label], example.place)
-        answers = self.answer(model, [each.asked for each in examples], RunOptions())
-        said = [answer[0]["label"] for answer in answers]
+        said = together(
+            [each.asked for each in examples],
+            lambda some: [answer[0]["label"] for answer in self.answer(model, some, RunOptions())],
+        )
         right = [example.label for example in examples]
         share = sum(map(str.__eq__, said, right)) / len(right)
         if len(self.labels) == 2:

@@ -34,6 +34,7 @@ from regard.models.heads import body_of
 from regard.tasks.base import Codec, Looking, Objective, RunOptions, Score, Setting, Sight, Surface
 from regard.tasks.rows import Rows, RowsData, RowsTask, body_config, equal_rows, halves
 from regard.tasks.surfaces import text_of
+from regard.tasks.together import together
 
 SCALE = 20.0
 TOGETHER = 1024  # texts that are compared with all others at once
@@ -188,7 +189,9 @@ class Embed(RowsTask[SimilarData, Similar, str, list[float]]):
     def scores(self, model: nn.Module, examples: Sequence[Similar]) -> dict[str, Score]:
         """How often the partner of a text is the nearest, and how similarity correlates with the scores of pairs."""
         texts = list(dict.fromkeys(self.texts(examples)))
-        vectors, place = self.embed(model, texts), {text: number for number, text in enumerate(texts)}
+        written = together(texts, lambda some: [vector.numpy().tobytes().hex() for vector in self.embed(model, some)])
+        vectors = torch.stack([torch.frombuffer(bytearray.fromhex(each), dtype=torch.float32) for each in written])
+        place = {text: number for number, text in enumerate(texts)}
         found: dict[str, Score] = {}
         if alike := self.alike(examples):
             found |= retrieval(vectors, place, alike, list(dict.fromkeys(each.pair for each in examples)))

@@ -47,6 +47,7 @@ from regard.tasks.base import (
 )
 from regard.tasks.modules import ReadsGraphs
 from regard.tasks.surfaces import Label, LabelsOut, ranked
+from regard.tasks.together import spread
 
 TOGETHER = 4096  # nodes that are answered together, each with its neighbourhood, where the graph is not read whole
 SHOWN = 60  # nodes of the neighbourhood that `look` shows
@@ -228,14 +229,20 @@ class ClassifyNodes(Task[NodesData, Nodes, str, list[Label], GraphBatch]):
         return Exam(f"{len(examples.chosen):,} nodes", scores)
 
     def _scores(self, model: nn.Module, batches: Iterator[GraphBatch]) -> dict[str, Score]:
-        device = next(model.parameters()).device
-        total, counts = 0.0, torch.zeros(len(self.labels), len(self.labels), dtype=torch.int64)
-        for batch in (each.to(device) for each in batches):
+        device, size = next(model.parameters()).device, len(self.labels)
+
+        def judged(batch: GraphBatch) -> list[tuple[float, list[int]]]:
+            """The loss of a batch, and how often each label was taken for each."""
+            there = batch.to(device)
             with torch.no_grad():
-                logits = model(batch.features, batch.cells).index_select(0, batch.nodes)
-            total += float(F.cross_entropy(logits, batch.wanted, reduction="sum"))
-            pairs = batch.wanted * len(self.labels) + logits.argmax(-1)
-            counts += torch.bincount(pairs, minlength=counts.numel()).view_as(counts).cpu()
+                logits = model(there.features, there.cells).index_select(0, there.nodes)
+            pairs = there.wanted * size + logits.argmax(-1)
+            loss = float(F.cross_entropy(logits, there.wanted, reduction="sum"))
+            return [(loss, torch.bincount(pairs, minlength=size * size).tolist())]
+
+        found = spread(batches, judged)
+        total = sum(loss for loss, _ in found)
+        counts = torch.tensor([taken for _, taken in found]).sum(0).view(size, size)
         nodes, right = int(counts.sum()), counts.diagonal()
         f1 = 2 * right / (counts.sum(0) + counts.sum(1)).clamp(min=1)
         return {

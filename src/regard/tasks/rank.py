@@ -33,6 +33,7 @@ from regard.data.splits import Splits
 from regard.errors import RegardError
 from regard.tasks.base import Codec, Looking, Objective, RunOptions, Score, Setting, Sight, Surface
 from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, equal_rows, halves, pooled_places
+from regard.tasks.together import together
 
 SCALE = 20.0
 TOP = 10  # texts that nDCG counts
@@ -288,7 +289,7 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         if not groups:
             raise RegardError("no query has a relevant text, so nothing can be scored; check data.relevant")
         flat = [each for group in groups for each in group]
-        judged = iter(self.judged(model, [(each.query, each.text) for each in flat]))
+        judged = iter(together([(each.query, each.text) for each in flat], lambda some: self.judged(model, some)))
         ranked = [self._ranked(group, [next(judged) for _ in group]) for group in groups]
         firsts = [1 + [label >= self.relevant for label in labels].index(True) for labels in ranked]
         how = f"of {len(groups)} queries with {len(flat) / len(groups):.1f} texts each"

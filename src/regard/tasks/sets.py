@@ -47,6 +47,7 @@ from regard.tasks.base import (
 )
 from regard.tasks.counting import counter
 from regard.tasks.modules import ReadsSets
+from regard.tasks.together import spread
 
 CELLS = 1 << 14  # elements of sets that are answered together, padding included
 QUICK = 2000  # sets that validation answers: enough to rank checkpoints by
@@ -309,15 +310,16 @@ class JudgeSets(Task[SetsData, list[SetExample], Elements, Answer, SetBatch]):
     def _said(self, model: nn.Module, sets: FlatSets) -> NDArray[numpy.float32]:
         """What the model says of each set, in order (S, O)."""
         device, more = next(model.parameters()).device, counter(len(sets.sizes))
-        found: list[Tensor] = [torch.empty(0)] * len(sets.sizes)
-        for batch in sets.by_size(cells=CELLS):
+
+        def said(batch: SetBatch) -> Iterator[tuple[int, list[float]]]:
             there = batch.to(device)
             with torch.no_grad():
-                rows = model(there.elements, there.lengths).float().cpu()
-            for number, row in zip(batch.rows, rows, strict=True):
-                found[number] = row
+                rows = model(there.elements, there.lengths).float().tolist()
             more(len(batch.rows))
-        return torch.stack(found).numpy() if found else numpy.zeros((0, 1), dtype=numpy.float32)
+            return zip(map(int, batch.rows), rows, strict=True)
+
+        found = sorted(spread(sets.by_size(cells=CELLS), said))
+        return numpy.array([row for _, row in found] or numpy.zeros((0, 1)), dtype=numpy.float32)
 
     def _wanted(self, examples: Sequence[SetExample]) -> NDArray[numpy.int64] | NDArray[numpy.float32]:
         """The numbers of the labels (S,), or the numbers that are wanted, on their scale (S, O)."""

@@ -30,6 +30,7 @@ from regard.tasks.base import FINE_TUNING, Codec, Looking, Objective, RunOptions
 from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, label_numbers
 from regard.tasks.schemes import OUTSIDE, begun, entities, entity_scores, have_prefixes, word_scores
 from regard.tasks.surfaces import text_of
+from regard.tasks.together import together
 
 BETWEEN = "-DOCSTART-"  # stands between documents
 WORD = {"text": re.compile(r"\w+|[^\w\s]"), "spaces": re.compile(r"\S+")}
@@ -239,7 +240,10 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
     def scores(self, model: nn.Module, examples: Sequence[Tagged]) -> dict[str, Score]:
         for example in examples:
             label_numbers(self.labels, example.tags, example.place)
-        said = [[tag for tag, _ in tags] for tags in self.tag(model, [example.words for example in examples])]
+        said = together(
+            [example.words for example in examples],
+            lambda some: [[tag for tag, _ in tags] for tags in self.tag(model, some)],
+        )
         right = [example.tags for example in examples]
         return entity_scores(said, right) if have_prefixes(self.labels) else word_scores(said, right)
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from regard.training.sharding import local
+
 
 class MovingAverage:
     """An exponential moving average of the weights.
@@ -22,7 +24,8 @@ class MovingAverage:
 
     def update(self, model: nn.Module, step: int) -> None:
         decay = min(self.decay, (1 + step) / (10 + step))
-        get_ema_multi_avg_fn(decay)(list(self.weights.values()), [p.detach() for p in model.parameters()], step)
+        own, present = ([local(each.detach()) for each in some] for some in (self.weights.values(), model.parameters()))
+        get_ema_multi_avg_fn(decay)(own, present, step)
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
@@ -38,7 +41,7 @@ class MovingAverage:
 @torch.no_grad()
 def _copy(weights: dict[str, Tensor], model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
-        parameter.copy_(weights[name])
+        local(parameter).copy_(local(weights[name]))
 
 
 def mean(checkpoints: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:

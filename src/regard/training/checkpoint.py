@@ -6,6 +6,9 @@
                                 own weights where those are averaged
         state.json              numbers: step, position in the data, curve, validations; and the checksums of all three
 
+Where the model is divided among processes, each writes its rows: weights-00001-of-00002.safetensors and so on. A tensor
+is the rows of all files in their order, so any number of processes can read it, divided or not.
+
 The newest `keep` are whole. Older ones that will be averaged, and the best validated one, keep their weights alone.
 """
 
@@ -14,12 +17,13 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import safetensors
 import safetensors.torch
+import torch
 from pydantic import BaseModel, Field, ValidationError
 from torch import Tensor, nn
 
@@ -27,12 +31,16 @@ from regard import durable
 from regard.directory import Note, sum_of
 from regard.errors import RegardError, listed
 from regard.training import averaging, randomness
+from regard.training.distribution import Crew
 from regard.training.run import Run
+from regard.training.sharding import is_divided, like, local
 
 WEIGHTS, TRAINING, STATE = "weights.safetensors", "training.safetensors", "state.json"
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of Adam, for each parameter
 
 Tensors = dict[str, Tensor]
+Shapes = dict[str, tuple[int, ...]]
+Value = TypeVar("Value")
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Word = Annotated[int, Field(ge=0, lt=2**32)]
@@ -73,8 +81,15 @@ class State(BaseModel):
 RUN = tuple(name for name in State.model_fields if name not in ("random", "sha256"))
 
 
+class Read(NamedTuple):
+    """Tensors from one or several files: the rows that this process needs of each, and the shapes of all rows."""
+
+    tensors: Tensors
+    shapes: Shapes
+
+
 class Saved(NamedTuple):
-    """What was read from a checkpoint and fits the run."""
+    """What was read from a checkpoint and fits the run, for this process."""
 
     state: State
     weights: Tensors
@@ -82,7 +97,8 @@ class Saved(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The best step since the last checkpoint: its weights, its numbers, and how long the lists of the run were."""
+    """The best step since the last checkpoint: its weights, as far as this process writes them, its numbers, and how
+    long the lists of the run were."""
 
     weights: Tensors
     numbers: dict[str, Any]
@@ -95,14 +111,15 @@ class DamagedError(Exception):
 
 
 class Checkpoints:
-    """The checkpoints of one run. Of several processes only the one that `writes` changes anything on the disk.
+    """The checkpoints of one run. Of several processes only the leading one changes anything on the disk, except where
+    the model is divided: then all call `hold` and `save` together, and each writes its own rows.
 
     `newest` is the step that this process saved or resumed last, 0 before that; `kept` are the steps whose mean
     `final_weights` returned.
     """
 
-    def __init__(self, directory: Path, *, writes: bool = True) -> None:
-        self.directory, self.writes = directory, writes
+    def __init__(self, directory: Path, crew: Crew | None = None) -> None:
+        self.directory, self.crew = directory, crew or Crew()
         self.newest = 0
         self.kept: list[int] = []
         self._held: Held | None = None
@@ -116,45 +133,77 @@ class Checkpoints:
     def hold(self, run: Run) -> None:
         """Keep the weights of this step in memory. The next checkpoint writes them too, if they are still the best."""
         run.require_finite()
-        if not self.writes:
+        if not self._writes(run):
             return
         with run.averaged():
-            weights = {name: tensor.detach().clone() for name, tensor in weights_of(run.model).items()}
+            weights = {name: each.detach().clone() for name, each in self._mine(weights_of(run.model), run).items()}
         self._held = Held(weights, _numbers(run), len(run.history), len(run.validations))
 
     def save(self, run: Run) -> None:
         """Write the run as it is now. Checkpoints that are no longer needed are removed after that is on the disk."""
         run.require_finite()
-        if not self.writes:
+        if not self._writes(run):
             self.newest = run.step
             return
         if self._held is not None and self._held.numbers["step"] == run.validations[run.best()]["step"]:
             self._write_held(run, self._held)
         self._held = None
-        if not self.directory.parent.is_dir():
-            raise RegardError(
-                f"{self.directory.parent} was removed while training in it; train again from the beginning"
-            )
         random_tensors, random_numbers = randomness.capture()
         training = {f"random/{name}": tensor for name, tensor in random_tensors.items()} | _optimiser_tensors(run)
         if run.moving:
             training |= {f"model/{name}": tensor for name, tensor in weights_of(run.model).items()}
         if run.remembers:
             training |= {f"remembered/{name}": tensor for name, tensor in run.remembers.remembered().items()}
-        contents = {TRAINING: to_bytes(training)}
+        contents = {TRAINING: to_bytes(self._mine(training, run))}
         with run.averaged():
-            contents[WEIGHTS] = to_bytes(weights_of(run.model))
-        durable.write_directory(self.path(run.step), _with_state(contents, _numbers(run), random_numbers))
+            contents[WEIGHTS] = to_bytes(self._mine(weights_of(run.model), run))
+        self._write(run, run.step, contents, {**_numbers(run), "random": random_numbers})
         self.newest = run.step
-        self._thin(run)
+        if self.crew.leads:
+            self._thin(run)
 
     def _write_held(self, run: Run, held: Held) -> None:
         """Write the weights of an earlier step, without what only resuming needs."""
         lists = {"history": run.history[: held.history], "validations": run.validations[: held.validations]}
-        contents = {WEIGHTS: to_bytes(held.weights)}
         _, random_numbers = randomness.capture()
-        path = self.path(int(held.numbers["step"]))
-        durable.write_directory(path, _with_state(contents, {**held.numbers, **lists}, random_numbers))
+        numbers = {**held.numbers, **lists, "random": random_numbers}
+        self._write(run, int(held.numbers["step"]), {WEIGHTS: to_bytes(held.weights)}, numbers)
+
+    def _writes(self, run: Run) -> bool:
+        """Whether this process has something to write."""
+        return self.crew.leads or run.shards is not None
+
+    def _mine(self, tensors: Tensors, run: Run) -> Tensors:
+        """What this process writes of tensors: its rows of those that are divided; the leading one writes the rest."""
+        single = {key for name, each in run.whole.named_parameters() if not each.dim() for key in _keys(name)}
+        rows = {key: local(each) for key, each in tensors.items() if self.crew.leads or is_divided(each)}
+        some = {key: each for key, each in rows.items() if self.crew.leads or len(each)}
+        return {key: each.view(()) if key in single else each for key, each in some.items()}
+
+    def _write(self, run: Run, step: int, contents: dict[str, bytes], numbers: dict[str, Any]) -> None:
+        """Write the files of a checkpoint, each process its own; state.json has the checksums of all."""
+        path, crew = self.path(step), self.crew if run.shards else Crew()
+        part = f"-{crew.rank + 1:05d}-of-{crew.world:05d}" if run.shards else ""
+        files = {name.replace(".", f"{part}.", 1): content for name, content in contents.items()}
+
+        def begin() -> None:
+            if not self.directory.parent.is_dir():
+                raise RegardError(
+                    f"{self.directory.parent} was removed while training in it; train again from the beginning"
+                )
+            durable.begin_directory(path)
+
+        def add() -> dict[str, str]:
+            durable.add_to_directory(path, files)
+            return {name: _sha256(content) for name, content in files.items()}
+
+        def end() -> None:
+            durable.add_to_directory(path, {STATE: _state(numbers, sums)})
+            durable.end_directory(path)
+
+        crew.each(lambda: begin() if crew.leads else None)
+        sums = {name: found for said in crew.each(add) for name, found in said.items()}
+        crew.each(lambda: end() if crew.leads else None)
 
     def resume(self, run: Run) -> bool:
         """Put the run where the newest whole checkpoint left it; False, and nothing changed, if there is none.
@@ -162,7 +211,7 @@ class Checkpoints:
         Damaged checkpoints are skipped with a warning: the run repeats those steps, with the same result. Checkpoints
         that do not fit the run are skipped too, if an older one fits.
         """
-        if self.writes:
+        if self.crew.leads:
             durable.make_directory(self.directory.parent)
             durable.sweep(self.directory)
         misfits: list[tuple[Path, RegardError]] = []
@@ -207,7 +256,7 @@ class Checkpoints:
 
     def finish(self, run: Run) -> None:
         """Remove checkpoints once the final weights are written, except the newest, to resume from, and the best."""
-        for step in self.steps() if self.writes else []:
+        for step in self.steps() if self.crew.leads else []:
             if step != run.step and step not in run.ranked()[:1]:
                 durable.remove_directory(self.path(step))
 
@@ -218,7 +267,7 @@ class Checkpoints:
     def _readable(self, run: Run) -> Iterator[Tensors]:
         for step in self.members(run):
             try:
-                weights = _read_weights(self.path(step), _read_state(self.path(step)), run.model)
+                weights = _read_weights(self.path(step), _read_state(self.path(step)), run.whole, {}).tensors
             except (DamagedError, RegardError) as damage:
                 warnings.warn(f"{self.path(step)} is damaged ({damage}); averaging without it", stacklevel=2)
             else:
@@ -238,7 +287,8 @@ class Checkpoints:
             if step in whole:
                 continue
             if step in averaged or step in best[:1]:
-                durable.remove_file(self.path(step) / TRAINING)
+                for file in self.path(step).glob(TRAINING.replace(".", "*.")):
+                    durable.remove_file(file)
             else:
                 durable.remove_directory(self.path(step))
 
@@ -251,11 +301,10 @@ def _numbers(run: Run) -> dict[str, Any]:
     }
 
 
-def _with_state(contents: dict[str, bytes], numbers: dict[str, Any], random: Any) -> dict[str, bytes]:
-    """The files of a checkpoint with state.json, which has the checksums of the others."""
-    sums = {name: _sha256(content) for name, content in contents.items()}
-    state = {**numbers, "random": random, "sha256": sums}
-    return {**contents, STATE: json.dumps({"sha256": _sha256(_canonical(state)), "state": state}).encode()}
+def _state(numbers: dict[str, Any], sums: dict[str, str]) -> bytes:
+    """The content of state.json, with the checksums of the other files."""
+    state = {**numbers, "sha256": sums}
+    return json.dumps({"sha256": _sha256(_canonical(state)), "state": state}).encode()
 
 
 def _pass_over(checkpoint: Path, reason: Exception) -> None:
@@ -276,8 +325,15 @@ def load_weights(model: nn.Module, weights: Tensors, *, origin: Path) -> None:
 
 def require_fit(model: nn.Module, weights: Tensors, *, origin: Path) -> None:
     """Refuse weights whose names or shapes are not those of the model."""
-    expected = {name: tuple(tensor.shape) for name, tensor in weights_of(model).items()}
-    given = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    _require_shapes(model, _shapes(weights), origin=origin)
+
+
+def _shapes(tensors: Tensors) -> Shapes:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _require_shapes(model: nn.Module, given: Shapes, *, origin: Path) -> None:
+    expected = _shapes(weights_of(model))
     wrong = [
         f"{name} is {given.get(name, 'missing')} there and {expected.get(name, 'missing')} here"
         for name in expected.keys() | given.keys()
@@ -295,15 +351,22 @@ def _restore(run: Run, saved: Saved) -> None:
     state, weights, training = saved
     _restore_generators(_under("random/", training), state.random)
     if run.moving:
-        run.model.load_state_dict(_under("model/", training), strict=False)
-        run.moving.weights = {name: weights[name].clone() for name in run.moving.weights}
+        _put(_under("model/", training), weights_of(run.model))
+        _put({name: weights[name] for name in run.moving.weights}, run.moving.weights)
     else:
-        run.model.load_state_dict(weights, strict=False)
+        _put(weights, weights_of(run.model))
     _restore_optimiser(run, _under("optimiser/", training))
     if run.remembers:
         run.remembers.remind(_under("remembered/", training))
     for name in RUN:
         setattr(run, name, getattr(state, name))
+
+
+@torch.no_grad()
+def _put(rows: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Copy what was read into tensors, of which this process may have some rows only."""
+    for name, tensor in tensors.items():
+        local(tensor).copy_(rows[name].view(local(tensor).shape))
 
 
 def _restore_generators(tensors: Tensors, numbers: Generators) -> None:
@@ -326,10 +389,13 @@ def _optimiser_tensors(run: Run) -> Tensors:
 
 
 def _restore_optimiser(run: Run, tensors: Tensors) -> None:
-    state = run.optimiser.state_dict()
+    state, parameters = run.optimiser.state_dict(), dict(run.model.named_parameters())
     for index, name in enumerate(_optimised(run)):
         # cloned: tensors read from safetensors share one unaligned buffer, and aligned copies compute faster
-        state["state"][index] = {which: tensor.clone() for which, tensor in _under(f"{name}/", tensors).items()}
+        state["state"][index] = {
+            which: tensor.clone() if which == "step" else like(parameters[name], tensor.clone())
+            for which, tensor in _under(f"{name}/", tensors).items()
+        }
     run.optimiser.load_state_dict(state)
 
 
@@ -339,8 +405,8 @@ def _optimised(run: Run) -> list[str]:
     return [names[id(parameter)] for group in run.optimiser.param_groups for parameter in group["params"]]
 
 
-def _under(prefix: str, tensors: Tensors) -> Tensors:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+def _under(prefix: str, named: dict[str, Value]) -> dict[str, Value]:
+    return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}
 
 
 def _step_of(checkpoint: Path) -> int:
@@ -358,19 +424,22 @@ def _read(checkpoint: Path, run: Run) -> Saved:
             raise DamagedError(f"{STATE} has {name} that nothing could have recorded")
     if not all(run.objective.name in scores for scores in state.validations):
         raise RegardError(f'{checkpoint} does not fit the run: it has no score "{run.objective.name}" to compare by')
-    weights = _read_weights(checkpoint, state, run.model)
-    training = _read_tensors(checkpoint / TRAINING, state)
+    rows = _needed(run)
+    weights = _read_weights(checkpoint, state, run.whole, rows)
+    training = _read_tensors(checkpoint, TRAINING, state, rows)
     if run.moving:
-        _require_same_kind(run.model, _under("model/", training), origin=checkpoint / TRAINING)
-    parameters = dict(run.model.named_parameters())
+        own = Read(_under("model/", training.tensors), _under("model/", training.shapes))
+        _require_same_kind(run.whole, own, origin=checkpoint / TRAINING)
+    parameters = dict(run.whole.named_parameters())
     for name in _optimised(run):
-        moments = _under(f"optimiser/{name}/", training)
-        shapes = {which: () if which == "step" else parameters[name].shape for which in MOMENTS}
-        if moments and {which: tensor.shape for which, tensor in moments.items()} != shapes:
+        moments = _under(f"optimiser/{name}/", training.tensors)
+        shapes = _under(f"optimiser/{name}/", training.shapes)
+        expected = {which: () if which == "step" else tuple(parameters[name].shape) for which in MOMENTS}
+        if moments and shapes != expected:
             raise DamagedError(f"{TRAINING} does not hold the moments of {name}")
         if not all(tensor.is_floating_point() for tensor in moments.values()):
             raise DamagedError(f"{TRAINING} does not hold the moments of {name}")
-    return Saved(state, weights, training)
+    return Saved(state, weights.tensors, training.tensors)
 
 
 def _read_state(checkpoint: Path) -> State:
@@ -393,21 +462,63 @@ def _read_state(checkpoint: Path) -> State:
     return state
 
 
-def _read_weights(checkpoint: Path, state: State, model: nn.Module) -> Tensors:
-    weights = _read_tensors(checkpoint / WEIGHTS, state)
+def _read_weights(checkpoint: Path, state: State, model: nn.Module, needed: Mapping[str, slice]) -> Read:
+    """The weights of a checkpoint, if they fit a model: the `needed` rows of them, or all."""
+    weights = _read_tensors(checkpoint, WEIGHTS, state, needed)
     _require_same_kind(model, weights, origin=checkpoint)
     return weights
 
 
-def _require_same_kind(model: nn.Module, weights: Tensors, *, origin: Path) -> None:
+def _require_same_kind(model: nn.Module, weights: Read, *, origin: Path) -> None:
     """Weights that fit the model, in its own precision."""
-    require_fit(model, weights, origin=origin)
+    _require_shapes(model, weights.shapes, origin=origin)
     for name, tensor in weights_of(model).items():
-        if weights[name].dtype != tensor.dtype:
-            raise DamagedError(f"{name} is {weights[name].dtype} there and {tensor.dtype} here")
+        if weights.tensors[name].dtype != tensor.dtype:
+            raise DamagedError(f"{name} is {weights.tensors[name].dtype} there and {tensor.dtype} here")
 
 
-def _read_tensors(path: Path, state: State) -> Tensors:
+def _read_tensors(checkpoint: Path, name: str, state: State, needed: Mapping[str, slice]) -> Read:
+    """The tensors of weights.safetensors or training.safetensors, or of the files that each process wrote of it: the
+    `needed` rows, or all. One file at a time is in memory."""
+    stem, _, _ = name.partition(".")
+    files = sorted(file for file in state.sha256 if file.startswith((f"{stem}.", f"{stem}-")))
+    parts: dict[str, list[Tensor]] = {}
+    shapes: Shapes = {}
+    for file in files or [name]:
+        for key, tensor in _read_file(checkpoint / file, state).items():
+            begin, shape = (shapes[key][0] if shapes.get(key) else 0), tuple(tensor.shape)
+            shapes[key] = (begin + shape[0], *shape[1:]) if shape else ()
+            parts.setdefault(key, []).append(_taken(tensor, begin, needed[key]) if key in needed else tensor)
+    try:
+        return Read({key: some[0] if len(some) == 1 else torch.cat(some) for key, some in parts.items()}, shapes)
+    except RuntimeError as error:
+        raise DamagedError(f"{name} is in parts that do not fit together") from error
+
+
+def _taken(tensor: Tensor, begin: int, rows: slice) -> Tensor:
+    """Those of some rows that a tensor has, whose first row is number `begin`; a single number is a row."""
+    every = tensor if tensor.dim() else tensor.view(1)
+    return every[max(rows.start - begin, 0) : max(rows.stop - begin, 0)].clone()
+
+
+def _needed(run: Run) -> dict[str, slice]:
+    """Which rows of the tensors in a checkpoint this process needs, where it has only some."""
+    if run.shards is None:
+        return {}
+    needed: dict[str, slice] = {}
+    for name, parameter in run.whole.named_parameters():
+        rows = run.shards.rows(parameter.shape[0] if parameter.dim() else 1)
+        needed |= dict.fromkeys(_keys(name), rows)
+    return needed
+
+
+def _keys(name: str) -> list[str]:
+    """What the tensors of a checkpoint are called that have the shape of the weight of that name."""
+    moments = [f"optimiser/{name}/{which}" for which in MOMENTS if which != "step"]
+    return [name, f"model/{name}", *moments]
+
+
+def _read_file(path: Path, state: State) -> Tensors:
     content = _read_bytes(path)
     if _sha256(content) != state.sha256.get(path.name):
         raise DamagedError(f"{path.name} is not what was written")

@@ -12,6 +12,19 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 MOST_STEPS = 10**8 - 1  # the names of checkpoints have eight digits
 
 
+class DistributionConfig(Settings):
+    """What several processes share while they learn together. A process that is alone has all, whatever this says."""
+
+    kind: Literal["replicated", "sharded"] = Field(
+        "replicated",
+        description="each process has the whole model, or a part of every weight and its moments (less memory)",
+    )
+
+    def divides(self, processes: int) -> bool:
+        """Whether each of so many processes has a part of the model."""
+        return self.kind == "sharded" and processes > 1
+
+
 class TrainingConfig(Settings):
     """A step is one update of the weights. Where a number switches something on, 0 leaves it off."""
 
@@ -62,6 +75,7 @@ class TrainingConfig(Settings):
     device: str = Field("auto", description='"cpu", "cuda", "cuda:1", "mps"; auto takes a GPU if there is one')
     threads: int = Field(0, ge=0, description="CPU threads; 0 takes all")
     tensorboard: bool = Field(False, description="write event files too; needs the extra regard[tensorboard]")
+    distribution: DistributionConfig = Field(default_factory=DistributionConfig, description="of several processes")
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -86,5 +100,15 @@ class TrainingConfig(Settings):
             raise ValueError(
                 f'average_of="best" ranks every checkpoint by its validation, but validate_every={self.validate_every} '
                 f"skips some at checkpoint_every={self.checkpoint_every}; try checkpoint_every={self.validate_every}"
+            )
+        if self.distribution.kind == "sharded" and self.device.startswith("mps"):
+            raise ValueError(
+                'distribution.kind="sharded" is for CPUs and CUDA, and not for device="mps"; try '
+                'distribution.kind="replicated", or device="cpu"'
+            )
+        if self.distribution.kind == "sharded" and ":" in self.device:
+            raise ValueError(
+                f'distribution.kind="sharded" needs a device for each process, and device="{self.device}" is only one; '
+                f'try device="{self.device.partition(":")[0]}"'
             )
         return self

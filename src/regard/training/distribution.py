@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from regard.data.streams import Share
+from regard.errors import RegardError
 from regard.tasks.base import Score
 from regard.training import randomness
 
@@ -104,21 +105,35 @@ class Crew:
         distributed.all_reduce(found, distributed.ReduceOp.MAX)
         return int(found)
 
-    def told(self, judge: Callable[[], Mapping[str, Score]]) -> dict[str, Score]:
-        """Scores that the leading process finds while the others wait for them."""
+    def gathered(self, value: Made) -> list[Made]:
+        """What each process says, in their order; it must be a value that JSON keeps."""
         if self.world == 1:
-            return dict(judge())
-        content = b""
-        if self.leads:
-            content = json.dumps({name: [score.value, score.signature] for name, score in judge().items()}).encode()
-        size = torch.tensor(len(content))
-        distributed.broadcast(size, src=0)
-        said = torch.zeros(int(size), dtype=torch.uint8)
-        if self.leads:
-            said = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        distributed.broadcast(said, src=0)
-        found = json.loads(bytes(said.tolist()))
-        return {name: Score(*score) for name, score in found.items()}
+            return [value]
+        content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
+        distributed.all_gather(sizes, torch.tensor([len(content)]))
+        said = [torch.zeros(int(max(sizes)), dtype=torch.uint8) for _ in sizes]
+        distributed.all_gather(said, nn.functional.pad(content, (0, len(said[0]) - len(content))))
+        return [json.loads(bytes(each[:size].numpy())) for each, size in zip(said, map(int, sizes), strict=True)]
+
+    def each(self, make: Callable[[], Made]) -> list[Made]:
+        """What every process makes, in their order. If one of them cannot, all raise its error."""
+        made: list[Made] = []
+        reason = ""
+        try:
+            made.append(make())
+        except RegardError as error:
+            reason = str(error)
+        said = self.gathered((made, reason))
+        for _, failed in said:
+            if failed:
+                raise RegardError(failed)
+        return [found for (found,), _ in said]
+
+    def told(self, scores: Mapping[str, Score]) -> dict[str, Score]:
+        """The scores as the leading process found them, so that all take the same decisions."""
+        said = self.gathered([(name, score.value, score.signature) for name, score in scores.items()])
+        return {name: Score(value, how) for name, value, how in said[0]}
 
     def seed(self, number: int, step: int) -> None:
         """Seed this process for a step, so that processes draw different numbers, and the same ones after a resume. A
@@ -135,6 +150,9 @@ class Crew:
     @staticmethod
     def quiet(learner: nn.Module, *, until: bool) -> AbstractContextManager[None]:
         """Within, gradients are summed here and not exchanged yet, `until` the last batch of a step."""
-        if until or not isinstance(learner, nn.parallel.DistributedDataParallel):
-            return nullcontext()
-        return learner.no_sync()
+        if isinstance(learner, nn.parallel.DistributedDataParallel):
+            return nullcontext() if until else learner.no_sync()
+        exchange = getattr(learner, "set_requires_gradient_sync", None)  # FSDP2 gives this to its modules
+        if exchange is not None:
+            exchange(until)
+        return nullcontext()

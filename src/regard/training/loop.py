@@ -30,7 +30,7 @@ def fit(
     """
     model, optimiser, config = run.model, run.optimiser, run.config
     crew = crew or Crew()
-    learner = crew.wrap(Learner(model, task))
+    learner = run.shards.learner if run.shards else crew.wrap(Learner(model, task))
     parameters = list(model.parameters())
     batches = run.batches.stream(epoch=run.epoch, position=run.position)
     model.train()

@@ -14,6 +14,7 @@ from regard.errors import RegardError
 from regard.tasks.base import Objective, Remembers
 from regard.training.averaging import MovingAverage
 from regard.training.config import TrainingConfig
+from regard.training.sharding import Shards
 
 WORST = math.inf, math.inf
 
@@ -55,6 +56,7 @@ class Run:
     moving: MovingAverage | None = None
     precision: torch.dtype = torch.float32  # of matrix products
     remembers: Remembers | None = None  # the task, if it keeps tensors from one batch to the next
+    shards: Shards | None = None  # where `model` is divided among the processes
 
     step: int = 0
     epoch: int = 0  # the place of the next batch
@@ -134,3 +136,17 @@ class Run:
     def averaged(self) -> AbstractContextManager[None]:
         """Within, the model holds the weights to judge and to keep: their moving average if there is one."""
         return self.moving.applied(self.model) if self.moving else nullcontext()
+
+    @property
+    def whole(self) -> nn.Module:
+        """The model with all names and shapes; where it is divided, without its weights."""
+        return self.shards.whole if self.shards else self.model
+
+    def gathered(self) -> AbstractContextManager[nn.Module]:
+        """Within, the model with all its weights; where it is divided, all processes must enter."""
+        return self.shards.gathered() if self.shards else nullcontext(self.model)
+
+    def merge(self) -> None:
+        """End learning in parts: `model` is whole again, and its weights are still to be loaded."""
+        if self.shards:
+            self.model, self.shards = self.shards.merged(), None

@@ -29,6 +29,7 @@ from regard.training.learner import Loss
 from regard.training.loop import Watcher, fit
 from regard.training.progress import Progress
 from regard.training.run import Run
+from regard.training.sharding import Shards
 from regard.training.validation import Judge
 
 LIMITS = ("training.steps", "training.minutes", "training.patience")  # how long a run lasts
@@ -64,18 +65,22 @@ def train(
     precision = machine.choose_precision(config.precision, device)
     if device.type == "cpu":
         set_products(model, precision)
+    crew = crew or Crew()
+    divided = config.distribution.divides(crew.world)
+    shards = Shards(model, task, rank=crew.rank, world=crew.world) if divided else None
+    learning = shards.model if shards else model
     run = Run(
-        model=model,
-        optimiser=optimiser.build(model, config),
+        model=learning,
+        optimiser=optimiser.build(learning, config),
         batches=batches,
         config=config,
         objective=objective or Objective(),
-        moving=MovingAverage(model, decay=config.ema) if config.ema else None,
+        moving=MovingAverage(learning, decay=config.ema) if config.ema else None,
         precision=precision,
-        remembers=task if isinstance(task, Remembers) and (crew is None or crew.world == 1) else None,
+        remembers=task if isinstance(task, Remembers) and crew.world == 1 else None,
+        shards=shards,
     )
-    crew = crew or Crew()
-    checkpoints = Checkpoints(directory / CHECKPOINTS, writes=crew.leads)
+    checkpoints = Checkpoints(directory / CHECKPOINTS, crew)
     randomness.seed(config.seed)
     resumed = crew.in_turn(lambda: checkpoints.resume(run))
     if not _finished(directory, run):
@@ -98,6 +103,7 @@ def train(
             if checkpoints.newest != run.step or config.minutes or not validated:
                 checkpoints.save(run)
             interruption(run)
+        run.merge()
         note = Note(model=dict(settings or {}), ended=run.step)
         kept = _conclude(
             run, task, checkpoints, crew, directory=directory, names=names, note=note, score=score or validate
@@ -106,6 +112,7 @@ def train(
             console.out(kept)
     elif console:
         console.out(f"nothing is left to do: {run.ending()}; raise {', '.join(LIMITS)}, or choose another directory")
+    run.merge()
     crew.first(lambda: checkpoints.finish(run))
     load_weights(model, ModelDirectory(directory).weights(), origin=directory / WEIGHTS)
     model.eval()
@@ -194,7 +201,7 @@ def _finished(directory: Path, run: Run) -> bool:
         )
     stored = ModelDirectory(directory)
     try:
-        require_fit(run.model, stored.weights(), origin=directory / WEIGHTS)
+        require_fit(run.whole, stored.weights(), origin=directory / WEIGHTS)
         return bool(run.ending()) and stored.report().get("steps") == run.step
     except RegardError as damage:
         reason = str(damage).partition(";")[0]

@@ -11,6 +11,7 @@ from torch import nn
 
 from regard.data.streams import Batch, Stream
 from regard.tasks.base import AnyTask, Exam, Score
+from regard.tasks.together import spread_over
 from regard.training.distribution import Crew
 
 Judge = Callable[[nn.Module], Mapping[str, Score]]
@@ -19,20 +20,27 @@ Judge = Callable[[nn.Module], Mapping[str, Score]]
 def validation(task: AnyTask, batches: Stream[Batch], exam: Exam, device: torch.device, crew: Crew) -> Judge:
     """The loss per target on the validation examples, without smoothing, and the scores of a quick exam.
 
-    Of several processes each has its part in the loss; the leading one takes the exam.
+    Of several processes each has its part in both; batches that continue each other are read by the leading one.
     """
 
     def judge(module: nn.Module) -> dict[str, Score]:
         if exam.loss:
-            return crew.told(lambda: exam.scores(module))
+            return examined(exam, module, crew)
         sums = torch.zeros(2, dtype=torch.float64)  # of losses, and of targets
-        for batch in islice(batches.in_order(), crew.rank, None, crew.world):
+        mine = slice(0, None if crew.leads else 0) if batches.chained else slice(crew.rank, None, crew.world)
+        for batch in islice(batches.in_order(), mine.start, mine.stop, mine.step):
             sums += torch.tensor([float(task.loss(module, batch.to(device), plain=True)), batch.targets])
         total, targets = crew.total(sums).tolist()
         loss = {"loss": Score(total / targets)} if targets else {}
-        return {**loss, **crew.told(lambda: exam.scores(module))}
+        return {**loss, **examined(exam, module, crew)}
 
     return judge
+
+
+def examined(exam: Exam, module: nn.Module, crew: Crew) -> dict[str, Score]:
+    """The scores of an exam that all processes take together, as the leading one computes them."""
+    with spread_over(crew):
+        return crew.told(exam.scores(module))
 
 
 def final(exam: Exam, console: Console, crew: Crew) -> Judge:
@@ -40,6 +48,6 @@ def final(exam: Exam, console: Console, crew: Crew) -> Judge:
 
     def judge(module: nn.Module) -> dict[str, Score]:
         with console.status(f"answering {exam.about} to score the model"):
-            return crew.told(lambda: exam.scores(module))
+            return examined(exam, module, crew)
 
     return judge

@@ -71,9 +71,8 @@ class Validation:
 
 def judge(run: Run, validate: Judge) -> Mapping[str, Score]:
     """Scores of the model in evaluation mode, without gradients; it is left in training mode."""
-    run.model.eval()
-    with torch.no_grad(), run.autocast():
-        scores = validate(run.model)
+    with torch.no_grad(), run.autocast(), run.gathered() as model:
+        scores = validate(model.eval())
     run.model.train()
     return scores
 
@@ -93,12 +92,15 @@ class Saving:
 
     def __call__(self, run: Run) -> None:
         regular, best = run.step % run.config.checkpoint_every == 0, run.is_best()
-        soon = run.seconds - self.saved < self.EVERY and run.config.average == 1
-        if best and soon and not regular:
+        if best and not regular and self._soon(run):
             self.checkpoints.hold(run)
         elif best or regular:
             self.checkpoints.save(run)
             self.saved = run.seconds
+
+    def _soon(self, run: Run) -> bool:
+        """Whether the last checkpoint is so young that the next best step is only held, by the leading clock."""
+        return run.config.average == 1 and self.checkpoints.crew.agree(run.seconds - self.saved < self.EVERY)
 
 
 class TensorBoard:

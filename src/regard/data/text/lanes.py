@@ -30,6 +30,8 @@ class LaneStream(Stream[BlockBatch]):
     If the text is too short for a block in every lane, there are fewer lanes.
     """
 
+    chained = True
+
     def __init__(
         self,
         tokens: Tokens,

@@ -42,6 +42,7 @@ from regard.tasks.pictures import Asked, Measured, shown_as, side_of
 from regard.tasks.saying import answers_of, sight_of, target_loss
 from regard.tasks.scores import text_scores
 from regard.tasks.surfaces import SEARCH, Answer, TextsOut
+from regard.tasks.together import together
 
 QUICK = 500  # pictures that validation describes: enough to rank checkpoints by
 RANKING = ("bleu", "exact", "pointing")  # the scores of validation
@@ -150,15 +151,19 @@ class Caption(Task[CaptionsData, Captioned, Asked, list[Answer], CaptionBatch]):
         things, shown = examples.things(), examples.pixels(self.measured.frame)
 
         def scores(model: nn.Module) -> dict[str, Score]:
-            best = [answers[0] for answers in self.describe(model, shown, options.decoding)]
-            found = text_scores([answer.text for answer in best], examples.captions, tokenize=tokenize)
+            best = together(shown, lambda some: self._best(model, some, options.decoding))
+            found = text_scores([text for text, _ in best], examples.captions, tokenize=tokenize)
             if not things:
                 return found
             assert isinstance(model, Describes)
-            captions = self._words(model, shown, [answer.tokens for answer in best])
+            captions = self._words(model, shown, [tokens for _, tokens in best])
             return {**found, "pointing": pointing(captions, things, model.grids()["source"], self.measured.frame[:2])}
 
         return Exam(f"{len(examples):,} pictures", scores)
+
+    def _best(self, model: nn.Module, pictures: Pixels, decoding: DecodingConfig) -> list[tuple[str, list[int]]]:
+        """The best caption of each picture, and its tokens."""
+        return [(best.text, list(best.tokens)) for best, *_ in self.describe(model, pictures, decoding)]
 
     def _words(
         self, model: Describes, pictures: Pixels, said: Sequence[Sequence[int]]

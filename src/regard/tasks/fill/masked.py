@@ -29,6 +29,7 @@ from regard.tasks.fill.task import MASK, Fill, FillData, Filled, likeliest
 from regard.tasks.modules import FillsGaps
 from regard.tasks.rows import Choices, Rows, body_config
 from regard.tasks.surfaces import Texts
+from regard.tasks.together import together
 
 HIDDEN, CHANGED = 0.8, 0.9  # a draw below HIDDEN masks the token, below CHANGED replaces it, above leaves it
 
@@ -141,19 +142,24 @@ class Masked(Fill):
 
     def scores(self, model: nn.Module, examples: Sequence[Document]) -> dict[str, Score]:
         """The scores on one draw of masks, the same in each call."""
-        rows = self._drawn_once(self.encode(examples))
         names = ("accuracy", "next_sentence")
-        hits: dict[str, list[Tensor]] = {name: [] for name in names}
-        losses: list[Tensor] = []
-        for batch, _ in self.rows.applied(model, rows, lambda batch: batch.tokens):
-            with torch.no_grad():
-                found = self._losses(model, batch)
-            losses.append(found[0][0])
-            for name, (_, right) in zip(names, found, strict=False):
-                hits[name].append(right)
+
+        def part(rows: Sequence[Row]) -> list[tuple[str, float, float]]:
+            """Of each masked token, and of each pair: what it counts for, its loss, and whether it is right."""
+            found: list[tuple[str, float, float]] = []
+            for batch, _ in self.rows.applied(model, rows, lambda batch: batch.tokens):
+                with torch.no_grad():
+                    both = self._losses(model, batch)
+                for name, (losses, right) in zip(names, both, strict=False):
+                    found += [(name, *pair) for pair in zip(losses.tolist(), right.float().tolist(), strict=True)]
+            return found
+
+        judged = together(self._drawn_once(self.encode(examples)), part)
         how = {"accuracy": f"percent of {self.hidden}", "next_sentence": "percent of pairs judged right"}
-        shares = {name: 100 * float(torch.cat(each).float().mean()) for name, each in hits.items() if each}
-        perplexity = Score(float(torch.cat(losses).mean().exp()), f"of {self.hidden}")
+        hits = {name: [right for which, _, right in judged if which == name] for name in names}
+        shares = {name: 100 * float(torch.tensor(each).mean()) for name, each in hits.items() if each}
+        losses = torch.tensor([loss for which, loss, _ in judged if which == names[0]])
+        perplexity = Score(float(losses.mean().exp()), f"of {self.hidden}")
         return {name: Score(value, how[name]) for name, value in shares.items()} | {"perplexity": perplexity}
 
     def filled(self, model: nn.Module, asked: Texts) -> list[list[Filled]]:

@@ -22,6 +22,7 @@ from regard.tasks.fill.task import MASK, Fill, FillData, Filled, likeliest
 from regard.tasks.modules import ReadsBothWays
 from regard.tasks.rows import Rows
 from regard.tasks.surfaces import Texts
+from regard.tasks.together import together
 
 
 class TwoWay(Fill):
@@ -55,10 +56,13 @@ class TwoWay(Fill):
         def losses(batch: RowBatch) -> Tensor:
             return torch.stack([vocabulary_loss(known, model.output, w)[1] for known, w in _both(model, batch)])
 
-        found = [each for _, each in self.rows.applied(model, self.encode(examples), losses)]
+        def part(rows: Sequence[Row]) -> list[list[float]]:
+            return [pair for _, each in self.rows.applied(model, rows, losses) for pair in each.T.tolist()]
+
+        found = together(self.encode(examples), part)
         if not found:
             raise RegardError("there are no tokens to score a model on; name another file")
-        every = torch.cat(found, dim=1)
+        every = torch.tensor(found).T
         there, back = every.double().mean(1).exp().tolist()
         how = f"of {every.shape[1]:,} tokens"
         return {

@@ -34,6 +34,7 @@ from regard.tasks.forecast.plan import Plan, SeriesData, grows
 from regard.tasks.forecast.surface import HIGH, LEVEL, LOW, Asked, Forecasts
 from regard.tasks.forecast.surface import Forecast as Row
 from regard.tasks.modules import ContinuesSeries
+from regard.tasks.together import together
 
 CUTS = 4  # points from which a rolling origin forecasts
 TOGETHER = 1024  # windows that are continued together
@@ -173,8 +174,13 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
 
     def scores(self, model: nn.Module, places: Sequence[Place], *, fit: bool = True) -> dict[str, Score]:
         """Means over the forecasts from all cut points, and over those from the first of each series ("fixed")."""
-        levels, found = _continuing(model).levels, self.continued(model, places, fit=fit)
-        judged = [self._judged(place, said, levels) for place, said in zip(places, found, strict=True)]
+        levels = _continuing(model).levels
+
+        def part(some: Sequence[Place]) -> list[dict[str, float]]:
+            found = self.continued(model, some, fit=fit)
+            return [self._judged(place, said, levels) for place, said in zip(some, found, strict=True)]
+
+        judged = together(places, part)
         first = [judged[number] for number, place in enumerate(places) if place == self.places(place.series)[0]]
         rolling, fixed = _means(judged), _means(first)
         reference = rolling["naive2_smape"], rolling["naive2_mase"]

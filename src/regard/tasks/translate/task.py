@@ -50,6 +50,7 @@ from regard.tasks.saying import answers_of, sight_of, target_loss
 from regard.tasks.scores import References, bleu, lexicon_scores, text_scores
 from regard.tasks.significance import Comparison, compare_lexicons, compare_texts
 from regard.tasks.surfaces import NOTHING, Answer, TextToTexts
+from regard.tasks.together import together
 from regard.tasks.translate.teacher import distil
 from regard.tasks.translate.words import fill_in, source_words, word_alignment, worth_asking
 
@@ -159,7 +160,9 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         return Exam(f"{len(every):,} texts", scores)
 
     def _best(self, model: nn.Module, texts: list[str], decoding: DecodingConfig) -> list[str]:
-        return [answers[0].text for answers in self.translate(model, texts, decoding=decoding)]
+        return together(
+            texts, lambda some: [answers[0].text for answers in self.translate(model, some, decoding=decoding)]
+        )
 
     def answer(self, model: nn.Module, asked: Sequence[str], options: RunOptions) -> list[list[Answer]]:
         prefix = None if options.prefix is None else [options.prefix] * len(asked)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard import models
 from regard.data.pairs.corpus import Ids
 from regard.data.splits import DataTable, Splits
-from regard.data.streams import Stream
+from regard.data.streams import WHOLE, Share, Stream
 from regard.data.text.blocks import BlockBatch, BlockStream, read_at, sliding
 from regard.data.text.lanes import LaneStream
 from regard.data.text.text import Text, hold_out_the_end, open_text
@@ -53,6 +53,7 @@ from regard.tasks.base import (
 from regard.tasks.counting import counter
 from regard.tasks.modules import Carries, Continues, SaysNext
 from regard.tasks.surfaces import Answer, Prompt
+from regard.tasks.together import of_each
 from regard.tasks.write.growing import Writing
 
 TOGETHER = 4096  # tokens judged together
@@ -149,7 +150,8 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
         block = self.block if name == "train" else min(self.block, len(tokens))
         rows, carry = max(setting.batch_tokens // block, 1), setting.data.carry
         if setting.model.continues:
-            return LaneStream(tokens, block=block, rows=rows, seed=setting.seed, name=name, share=work.share)
+            share = work.share if name == "train" else WHOLE
+            return LaneStream(tokens, block=block, rows=rows, seed=setting.seed, name=name, share=share)
         return BlockStream(tokens, block=block, rows=rows, seed=setting.seed, carry=carry, name=name, share=work.share)
 
     def loss(self, model: nn.Module, batch: BlockBatch, *, plain: bool = False) -> Tensor:
@@ -210,33 +212,42 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
         half a window. A model that carries its state reads on from beginning to end, in parts side by side that each
         begin some tokens early: `LEAD`, or as many as a memory of limited length depends on.
         """
-        assert isinstance(model, SaysNext)
-        with torch.no_grad():
-            found = self._by_lanes(model, ids) if isinstance(model, Carries) else self._by_windows(model, ids)
-            losses = torch.empty(len(ids))
-            more = counter(len(ids))
-            for places, hidden in found:
-                wanted = torch.from_numpy(ids[places.numpy()].astype(numpy.int64)).to(hidden.device)
-                losses[places] = vocabulary_loss(hidden, model.output, wanted)[1].float().cpu()
-                more(len(places))
+        losses = torch.empty(len(ids))
+        for places, some in self._losses(model, ids, WHOLE):
+            losses[places] = some
         return losses
 
-    def _by_windows(self, model: SaysNext, ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
+    def _losses(self, model: nn.Module, ids: Ids, share: Share) -> Iterator[tuple[Tensor, Tensor]]:
+        """Places (N,) and −log P of the tokens there (N,), for the share of this process."""
+        assert isinstance(model, SaysNext)
+        more = counter(len(ids))
+        with torch.no_grad():
+            reading = self._by_lanes if isinstance(model, Carries) else self._by_windows
+            for places, hidden in reading(model, ids, share):
+                wanted = torch.from_numpy(ids[places.numpy()].astype(numpy.int64)).to(hidden.device)
+                yield places, vocabulary_loss(hidden, model.output, wanted)[1].float().cpu()
+                more(len(places))
+
+    def _by_windows(self, model: SaysNext, ids: Ids, share: Share) -> Iterator[tuple[Tensor, Tensor]]:
         """Places (N,), and the output of the model for all tokens before them (N, M)."""
         window = min(self.block, len(ids))
         rows, special = max(TOGETHER // window, 1), self.tokenizer.special
         at = 0
-        for batch in sliding(ids, block=window, rows=rows, special=special):
+        for number, batch in enumerate(sliding(ids, block=window, rows=rows, special=special)):
             places = torch.arange(at, at + batch.targets)
             at += batch.targets
+            if number % share.world != share.rank:
+                continue
             hidden = model(batch.tokens.to(_device(model)))
             yield places, hidden[batch.counted.to(hidden.device)]
 
-    def _by_lanes(self, model: SaysNext, ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
+    def _by_lanes(self, model: SaysNext, ids: Ids, share: Share) -> Iterator[tuple[Tensor, Tensor]]:
         """The same for a model that carries its state: each step reads a few more tokens of all parts."""
         assert isinstance(model, Carries)
         lanes = self._lanes(model, len(ids))
-        begin = torch.arange(lanes.number).unsqueeze(1) * lanes.length
+        begin = torch.arange(lanes.number)[share.rank :: share.world].unsqueeze(1) * lanes.length
+        if not len(begin):
+            return
 
         def tokens_at(places: Tensor) -> Tensor:
             inside = places.clamp(0, len(ids) - 1).numpy()
@@ -267,7 +278,9 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
 
     def scores(self, model: nn.Module, tokens: Tokens) -> dict[str, Score]:
         """Perplexity by token, and bits per character of the text."""
-        total = float(self.losses(model, tokens.ids).double().sum())
+        total = math.fsum(
+            of_each(lambda share: sum(float(some.double().sum()) for _, some in self._losses(model, tokens.ids, share)))
+        )
         context = "state carried" if isinstance(model, Carries) else f"sliding window of {self.block}"
         if isinstance(model, Continues):
             context = f"blocks of {self.block}, memory of {model.remembers}"
