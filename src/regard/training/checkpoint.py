@@ -59,11 +59,13 @@ class State(BaseModel):
     epoch: Count
     position: Count
     tokens: Count
+    skipped: Count = 0  # checkpoints of version 0.1 have neither this nor the next
+    parts: Annotated[int, Field(ge=1, lt=2**63)] = 1
     seconds: Annotated[Finite, Field(ge=0)]
     learning_seconds: Annotated[Finite, Field(ge=0)]
     learning_rate: Annotated[Finite, Field(ge=0)]
     loss: Finite
-    recent: float  # a sum, which one bad loss makes infinite until the next point of the curve
+    recent: float  # a sum, which one bad loss made infinite in version 0.1 until the next point of the curve
     history: list[Point]
     validations: list[Point]
     random: Generators
@@ -115,7 +117,6 @@ class Checkpoints:
 
     def hold(self, run: Run) -> None:
         """Keep the weights of this step in memory. The next checkpoint writes them too, if they are still the best."""
-        run.require_finite()
         if not self.writes:
             return
         with run.averaged():
@@ -124,7 +125,6 @@ class Checkpoints:
 
     def save(self, run: Run) -> None:
         """Write the run as it is now. Checkpoints that are no longer needed are removed after that is on the disk."""
-        run.require_finite()
         if not self.writes:
             self.newest = run.step
             return

@@ -108,17 +108,23 @@ class Crew:
         """Scores that the leading process finds while the others wait for them."""
         if self.world == 1:
             return dict(judge())
-        content = b""
+        content = ""
         if self.leads:
-            content = json.dumps({name: [score.value, score.signature] for name, score in judge().items()}).encode()
+            content = json.dumps({name: [score.value, score.signature] for name, score in judge().items()})
+        return {name: Score(*score) for name, score in json.loads(self.heard(content)).items()}
+
+    def heard(self, text: str, *, speaker: int = 0) -> str:
+        """The text of one process, for all; those of the others are not heard."""
+        if self.world == 1:
+            return text
+        content = text.encode() if self.rank == speaker else b""
         size = torch.tensor(len(content))
-        distributed.broadcast(size, src=0)
+        distributed.broadcast(size, src=speaker)
         said = torch.zeros(int(size), dtype=torch.uint8)
-        if self.leads:
+        if content:
             said = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-        distributed.broadcast(said, src=0)
-        found = json.loads(bytes(said.tolist()))
-        return {name: Score(*score) for name, score in found.items()}
+        distributed.broadcast(said, src=speaker)
+        return bytes(said.tolist()).decode()
 
     def seed(self, number: int, step: int) -> None:
         """Seed this process for a step, so that processes draw different numbers, and the same ones after a resume. A
