@@ -41,6 +41,10 @@ WORKS = {
     "captions": ("bench.captions:main", "captions of drawn pictures: soft and hard attention, and a Transformer"),
     "nodes": ("bench.nodes:main", "GAT on Cora and Citeseer, DictionaryLookup, and an epoch beside PyTorch Geometric"),
     "series": ("bench.series:main", "forecasts of three series beside seasonal-naive, Naive2 and Theta"),
+    "simulate": (
+        "bench.simulate:main",
+        "steps of 1, 2 and 4 processes, predicted and measured; estimates for 8 and 64 GPUs",
+    ),
     "kill": ("bench.kill:main", "a run killed at 20 random moments against one left in peace"),
     "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),

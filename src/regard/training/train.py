@@ -104,7 +104,7 @@ def train(
             if checkpoints.newest != run.step or config.minutes or not validated:
                 watchers.save(checkpoints, run)
             interruption(run)
-        note = Note(model=dict(settings or {}), ended=run.step)
+        note = Note(model=dict(settings or {}), ended=run.step, files=ModelDirectory(directory).tokenizer_sums())
         kept = _conclude(
             run, task, checkpoints, crew, directory=directory, names=names, note=note, score=score or validate
         )
