@@ -41,6 +41,10 @@ WORKS = {
     "captions": ("bench.captions:main", "captions of drawn pictures: soft and hard attention, and a Transformer"),
     "nodes": ("bench.nodes:main", "GAT on Cora and Citeseer, DictionaryLookup, and an epoch beside PyTorch Geometric"),
     "series": ("bench.series:main", "forecasts of three series beside seasonal-naive, Naive2 and Theta"),
+    "simulate": (
+        "bench.simulate:main",
+        "steps of 1, 2 and 4 processes, predicted and measured; estimates for 8 and 64 GPUs",
+    ),
     "kill": ("bench.kill:main", "runs of one or several processes killed at random moments against others in peace"),
     "two-nodes": ("bench.two_nodes:main", "two nodes in network namespaces against one node with two processes"),
     "processes": ("bench.processes:main", "learning: two processes of one thread beside one process of two"),

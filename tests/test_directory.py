@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 import safetensors.torch
@@ -117,3 +119,25 @@ def test_numbers_that_were_changed_are_told(trained, tmp_path, runtime):
     (directory.path / "weights.safetensors").write_bytes(content)
     with pytest.raises(RegardError, match=r"weights\.safetensors is damaged .*not those that were written"):
         run(directory.path, [["abc"]], {"runtime": runtime})
+
+
+def test_a_changed_byte_of_a_tokenizer_is_told(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "model")
+    path = tmp_path / "model" / "tokenizer.json"
+    path.write_text(path.read_text().replace('"a"', '"ä"', 1))
+    with pytest.raises(
+        RegardError, match=r"tokenizer\.json is not the tokenizer that weights\.safetensors was trained"
+    ):
+        regard.load(tmp_path / "model")
+    told = subprocess.run(
+        [sys.executable, "-m", "regard", "run", str(tmp_path / "model"), "abc"], capture_output=True, check=False
+    )
+    assert (told.returncode, b"is not the tokenizer that" in told.stderr) == (2, True)
+
+
+def test_weights_that_say_nothing_of_tokenizers_are_loaded(trained, tmp_path):
+    """Those of earlier versions, and those of other programs."""
+    shutil.copytree(trained, tmp_path / "model")
+    path = tmp_path / "model" / "weights.safetensors"
+    safetensors.torch.save_file(safetensors.torch.load_file(path), path)
+    assert regard.load(tmp_path / "model").task is not None

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from regard import durable
 from regard.data.tokenizers import Tokenizers
-from regard.data.whole import read_bytes, read_text
+from regard.data.whole import VOCABULARY, read_bytes, read_text
 from regard.errors import RegardError, cut, shown
 from regard.special import OWN, Special
 from regard.tasks.base import Codec
@@ -41,12 +41,14 @@ class Note(BaseModel):
     sum     the CRC-32 of their bytes, against accidents
     ended   the step that the run ended at
     kept    the steps whose mean they are
+    files   the CRC-32 of the tokenizers that the model was trained with, by name: other ids mean other words
     """
 
     model: dict[str, JsonValue] = {}
     sum: int | None = None
     ended: int = 0
     kept: list[int] = []
+    files: dict[str, int] = {}
 
     def header(self) -> dict[str, str]:
         """One note for all: safetensors writes several in any order, and equal weights make equal files."""
@@ -171,7 +173,27 @@ class ModelDirectory:
         """tokenizer.json, or source.json and target.json; None where there is no file of these names."""
         if not any((self.path / name).exists() for name in TOKENIZERS):
             return None
+        self._require_same_tokenizers()
         return Tokenizers.load(self.path, special=special, rows=self._rows())
+
+    def tokenizer_sums(self) -> dict[str, int]:
+        """The CRC-32 of each tokenizer that is there, by name."""
+        names = [name for name in TOKENIZERS if durable.is_file(self.path / name)]
+        return tokenizer_sums({name: read_bytes(self.path / name, most=VOCABULARY) for name in names})
+
+    def _require_same_tokenizers(self) -> None:
+        """Refuse tokenizers that are not those that the weights were trained with. Damaged weights are refused by those
+        who read them."""
+        try:
+            written = read_note(self.path / WEIGHTS).files
+        except RegardError:
+            return
+        for name, number in self.tokenizer_sums().items():
+            if written.get(name, number) != number:
+                raise RegardError(
+                    f"{self.path / name} is not the tokenizer that {WEIGHTS} was trained with; "
+                    "undo the change, or copy the model directory again"
+                )
 
     def _rows(self) -> tuple[int | None, int | None]:
         """How many tokens the recipe says that source and target have, where it does."""
@@ -255,6 +277,11 @@ def _changes(trained: Mapping[str, JsonValue], stated: Mapping[str, object], tab
         elif now != before:
             said = ["not given" if value is None else shown(value) for value in (now, before)]
             yield f"{table}.{key} is {said[0]} and was {said[1]}"
+
+
+def tokenizer_sums(files: Mapping[str, bytes]) -> dict[str, int]:
+    """The CRC-32 of the tokenizers among these files, by name."""
+    return {name: zlib.crc32(content) for name, content in files.items() if name in TOKENIZERS}
 
 
 def codec_files(codec: Codec) -> dict[str, bytes]:

@@ -23,17 +23,28 @@ REPLACED = ".replaced" + PARTIAL
 OLD = ".old" + PARTIAL
 
 
+class DiskFullError(RegardError):
+    """The disk is full. `reason` says what could not be written, and how many bytes that needs."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"{reason}; what was saved before is whole, so free some space and run the same command again")
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Write a file beside its place, wait until it is on the disk, and move it there in one step."""
-    with replacing(path) as beside:
+    with replacing(path, size=len(content)) as beside:
         beside.write_bytes(content)
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """The same for a file that the caller writes: yields where to; if the caller fails, `path` stays as it was."""
+def replacing(path: Path, *, size: int = 0) -> Iterator[Path]:
+    """The same for a file that the caller writes: yields where to; if the caller fails, `path` stays as it was.
+
+    `size` is how many bytes the file will have, if that is known.
+    """
     beside = _named(path, PARTIAL)
-    with _explaining(path, "write"):
+    with _explaining(path, "write", size=size):
         try:
             yield beside
             with beside.open("r+b") as file:
@@ -66,7 +77,8 @@ def begin_directory(path: Path) -> None:
 def add_to_directory(path: Path, contents: dict[str, bytes]) -> None:
     """Write files of a directory that was begun; they are on the disk before this returns."""
     beside = _named(path, PARTIAL)
-    with _explaining(path, "write"), _or_not_at_all(beside):
+    size = sum(map(len, contents.values()))
+    with _explaining(path, "write", size=size), _or_not_at_all(beside):
         for name, content in contents.items():
             (beside / name).parent.mkdir(parents=True, exist_ok=True)
             _write(beside / name, content)
@@ -159,17 +171,17 @@ def alone(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _explaining(path: Path, what: str) -> Iterator[None]:
+def _explaining(path: Path, what: str, *, size: int = 0) -> Iterator[None]:
     """Turn a full disk, or another refusal of the system, into a sentence."""
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        reason = "the disk is full" if full else error.strerror or str(error)
-        remedy = "free some space" if full else "put that right"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            needed = f", and {size:,} bytes are needed" if size else ""
+            raise DiskFullError(f"cannot {what} {path}: the disk is full{needed}") from error
         raise RegardError(
-            f"cannot {what} {path}: {reason}; what was saved before is whole, "
-            f"so {remedy} and run the same command again"
+            f"cannot {what} {path}: {error.strerror or error}; what was saved before is whole, "
+            "so put that right and run the same command again"
         ) from error
 
 

@@ -1,5 +1,6 @@
 """`regard train --processes`: two processes, one of which is killed, learn what one process learns."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import safetensors.torch
 from torch.testing import assert_close
 
 from regard.cli import _without
+from regard.commands import processes
 from small_models import words, write_pairs
 
 SETTINGS = {
@@ -60,6 +62,37 @@ def test_a_killed_process_changes_nothing(tmp_path: Path) -> None:
     one, two = (safetensors.torch.load_file(tmp_path / name / "weights.safetensors") for name in ("one", "two"))
     for name, weights in one.items():
         assert_close(two[name], weights, atol=1e-5, rtol=1e-4)
+
+
+def test_processes_of_which_one_asks_for_it_start_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 75 asks for a start, unless this process was itself asked to stop; 2 would come again."""
+    for codes, asked, wanted, starts in (([75, 75, 0], False, 0, 3), ([75, 0], True, 75, 1), ([2, 0], False, 2, 1)):
+        left = iter(codes)
+        monkeypatch.setattr(
+            processes._Together, "__enter__", lambda self, asked=asked: setattr(self, "asked", asked) or self
+        )
+        monkeypatch.setattr(processes._Together, "wait", lambda _, left=left: next(left))
+        assert processes.train_together([], 2) == wanted
+        assert len(codes) - len(list(left)) == starts
+    assert capsys.readouterr().err.count("ended with exit code 75; all start again") == 2
+
+
+def test_numbers_that_are_not_finite_end_with_a_sentence(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "lexicon.tsv", [(word, " ".join(word.upper())) for word in words(50)])
+    changes = ("training.learning_rate=1e38", "training.warmup=1", "training.max_skips=2", "training.schedule=constant")
+    process = start(tmp_path, "out", *(part for change in changes for part in ("--set", change)))
+    _, told = process.communicate()
+    last = told.decode().splitlines()[-1]
+    assert process.returncode == 2, told.decode()
+    assert b"Traceback" not in told
+    assert last.startswith("regard: the loss is nan after step ")
+    (described,) = json.loads((tmp_path / "out" / "not-learned-0.json").read_text())
+    assert f"{tmp_path / 'out' / 'not-learned-0.json'} and not-learned-0.safetensors show the batches" in last
+    assert len(described["texts"]) == len(described["rows"])
+    lexicon = {tuple(line.split("\t")) for line in (tmp_path / "lexicon.tsv").read_text().splitlines()}
+    assert all((pair["source"], pair["target"]) in lexicon for pair in described["texts"])
 
 
 def test_an_option_is_left_out_with_its_value() -> None:

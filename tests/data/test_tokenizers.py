@@ -72,6 +72,23 @@ def test_names_of_special_tokens_survive_where_their_characters_were_seen() -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_ids_around_a_gap_are_those_of_the_whole_text(trained: dict[Kind, Tokenizer], kind: Kind) -> None:
+    """Every word that is one token is left out in turn."""
+    tokenizer, tried, gap = trained[kind], 0, "[GAP]"
+    for text in ("a man runs", "the dog , a man", "ein Mann", "A man"):
+        whole, words = tokenizer.encode([text])[0], text.split(" ")
+        for number in range(len(words)):
+            around = tokenizer.encode_around(" ".join([*words[:number], gap, *words[number + 1 :]]), gap)
+            assert len(around) == 2
+            before, after = around
+            if len(before) + 1 + len(after) == len(whole):
+                tried += 1
+                assert whole == [*before, whole[len(before)], *after]
+    assert tried >= 3
+    assert tokenizer.encode_around(text, gap) == tokenizer.encode([text])
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_special_tokens_are_the_first_four_and_are_not_decoded(trained: dict[Kind, Tokenizer], kind: Kind) -> None:
     tokenizer = trained[kind]
     assert tuple(tokenizer.pieces([PAD, UNK, BOS, EOS])) == NAMES

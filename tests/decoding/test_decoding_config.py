@@ -4,6 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from regard.decoding import DecodingConfig
+from regard.decoding.config import changed
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,17 @@ def test_samples_may_outnumber_the_beam():
 def test_it_cannot_be_changed():
     with pytest.raises(ValidationError, match="frozen"):
         DecodingConfig().beam = 3
+
+
+@pytest.mark.parametrize(
+    ("n_best", "complaint"),
+    [
+        (10**20, r"n_best\n.*less than or equal to 4096"),
+        (300, "n_best=300 exceeds beam=256; try n_best=256 or sample=true"),
+    ],
+)
+def test_too_many_answers_are_refused_as_such(n_best, complaint):
+    """A beam is made wide enough for them, but the message is not about a beam that nobody asked for."""
+    with pytest.raises(ValidationError, match=complaint):
+        DecodingConfig(**changed(DecodingConfig().model_dump(), {"n_best": n_best}))
+    assert changed(DecodingConfig().model_dump(), {"n_best": 200})["beam"] == 200

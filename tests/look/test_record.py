@@ -207,6 +207,12 @@ def test_a_place_that_cannot_be_written_to_is_a_sentence_and_leaves_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"folder{ending}", f"look{ending}"]
 
 
+@pytest.mark.parametrize("place", [3, None, b"look.json", ["look.json"]])
+def test_what_is_no_name_of_a_file_is_said(place: object):
+    with pytest.raises(RegardError, match="a record is saved to a file with a name"):
+        made(torch.rand(1, 2, 3)).save(place)  # type: ignore[arg-type]
+
+
 def test_half_a_character_is_saved_and_loaded(tmp_path: Path):
     side = Side(("a", "\ud800"))
     Record("\ud800 ▁b", {"s": side}, (Map("m", "self", "s", "s", torch.eye(2)[None], (0,)),)).save(tmp_path / "l.json")

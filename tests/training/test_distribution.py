@@ -77,10 +77,10 @@ class InParts:
         return F.cross_entropy(model.output(hidden), batch.following, reduction="sum")
 
 
-def learned(batches: Stream[Batch], crew: Crew | None = None, **changes: Any) -> Run:
+def learned(batches: Stream[Batch], crew: Crew | None = None, task: InParts | None = None, **changes: Any) -> Run:
     model, settings = Roomy(), config(**{"steps": 13, **changes})
     run = Run(model=model, optimiser=optimiser.build(model, settings), batches=batches, config=settings)
-    fit(run, InParts(), schedule=lambda step: 0.001 * step, crew=crew)
+    fit(run, task or InParts(), schedule=lambda step: 0.001 * step, crew=crew)
     return run
 
 

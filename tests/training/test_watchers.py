@@ -32,17 +32,6 @@ def test_a_point_of_the_curve_is_the_mean_since_the_last():
     assert run.history[-1]["tokens"] == run.tokens
 
 
-def test_a_loss_that_is_no_number_stops_the_run():
-    class Broken(Following):
-        def loss(self, model, batch):
-            return super().loss(model, batch) * math.nan
-
-    with pytest.raises(
-        RegardError, match=r"the loss is nan at step 4, .* try a learning_rate below 0.03, or a warmup above 7"
-    ):
-        fit(toy(), Broken(), schedule=rate, watchers=[watchers.record])
-
-
 @pytest.mark.parametrize("ema", [0.0, 0.9])
 def test_validating_more_often_trains_the_same_model(ema):
     weights = []

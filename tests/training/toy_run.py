@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,10 @@ class Batch:
 
     def to(self, _: torch.device) -> "Batch":
         return self
+
+    def divided(self, most: int) -> list["Batch"]:
+        parts = zip(self.symbols.tensor_split(most), self.following.tensor_split(most), strict=True)
+        return [replace(self, symbols=symbols, following=following) for symbols, following in parts if len(symbols)]
 
 
 class Cycle:

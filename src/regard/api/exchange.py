@@ -7,7 +7,7 @@ from pathlib import Path
 from regard import durable, models, recipes, tasks
 from regard.api.body import open_model
 from regard.api.loading import complete, path_of, stored_recipe
-from regard.directory import RECIPE, REPORT, WEIGHTS, ModelDirectory, Note, codec_files
+from regard.directory import RECIPE, REPORT, WEIGHTS, ModelDirectory, Note, codec_files, tokenizer_sums
 from regard.errors import RegardError
 from regard.interchange.files import require_new
 from regard.interchange.huggingface import Imported, export_directory, import_directory
@@ -44,11 +44,13 @@ def import_model(source: str | Path, out: str | Path) -> Complete:
         data = {"max_length": min(longest, read_longest(directory)) if use == "vector" else longest}
     tables = {"task": task, "data": data, "model": config.model_dump()}
     recipe = complete(recipes.make(tables, where=str(directory)), where=str(directory))
+    learned = codec_files(Codec(came.tokenizers, came.labels if came.head is None else came.head.labels, came.numbers))
+    note = Note(model=recipe.model.model_dump(mode="json"), files=tokenizer_sums(learned))
     files = {
-        **codec_files(Codec(came.tokenizers, came.labels if came.head is None else came.head.labels, came.numbers)),
+        **learned,
         RECIPE: recipe.to_toml().encode(),
         REPORT: reports.dump(_report(came, task=task, kind=config.kind)),
-        WEIGHTS: to_bytes(dict(came.weights), Note(model=recipe.model.model_dump(mode="json"))),
+        WEIGHTS: to_bytes(dict(came.weights), note),
     }
     durable.write_directory(made, files)
     return recipe

@@ -23,7 +23,8 @@ from regard.errors import RegardError
 RESTARTS = 20
 GRACE = 40.0  # seconds in which a process may save what it has after a signal
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-FINAL = (2, 75, 130)  # exit codes after which starting again would change nothing, or was not asked for
+FINAL = (2, 130)  # exit codes after which starting again would change nothing, or was not asked for
+AGAIN = 75  # the exit code that asks for a start, after a signal or where one of the processes lacks memory
 
 
 def train_together(arguments: Sequence[str], count: int) -> int:
@@ -99,7 +100,7 @@ class _Together:
     def _first(self, failed: Sequence[int]) -> int:
         """The exit code of a process that failed, after the others have had time to end by themselves."""
         code = self.processes[failed[0]].wait()
-        if code in FINAL:
+        if code in (*FINAL, AGAIN):
             until = time.monotonic() + GRACE
             while time.monotonic() < until and any(process.poll() is None for process in self.processes):
                 time.sleep(0.05)

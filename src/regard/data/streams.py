@@ -12,8 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from itertools import count
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+
+from numpy import ndarray
 
 from regard.data.planning import Rows
 
@@ -47,14 +49,44 @@ class Batch(Protocol):
     def to(self, device: torch.device | str) -> Self:
         """The batch with its tensors on that device."""
 
+    def divided(self, most: int) -> Sequence[Self]:
+        """The batch in `most` parts of about as many rows each, or in one part for each row if these are fewer. The
+        losses of the parts sum to that of the batch. A batch whose rows belong together is one part."""
+
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """The common part of the batches of all media: their place in training, and `to`."""
+    """The common part of the batches of all media: their place in training, `to` and `divided`.
+
+    Batches whose rows do not depend on each other have their number as `size`, and give some of them as a `part`.
+    """
 
     epoch: int = field(default=0, kw_only=True)
     position: int = field(default=0, kw_only=True)
     idle: bool = field(default=False, kw_only=True)
+
+    @property
+    def size(self) -> int:
+        """How many parts the batch can be divided into."""
+        return 1
+
+    def part(self, rows: slice) -> Self:
+        """Some rows of the batch: of every tensor, array and tuple those entries."""
+        from torch import Tensor
+
+        values: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, value in values.items():
+            if isinstance(value, Tensor | ndarray | tuple):
+                values[name] = value[rows]
+        return replace(self, **values)
+
+    def divided(self, most: int) -> list[Self]:
+        """The batch in `most` parts of about as many rows each, or in one for each row if these are fewer."""
+        count = min(most, self.size)
+        if count <= 1:
+            return [self]
+        borders = [self.size * number // count for number in range(count + 1)]
+        return [self.part(slice(begin, end)) for begin, end in pairwise(borders)]
 
     def to(self, device: torch.device | str) -> Self:
         """The batch with its tensors on that device."""

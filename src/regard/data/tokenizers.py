@@ -99,6 +99,29 @@ class Tokenizer:
             raise
         return [self._without_special(encoding.ids) for encoding in encodings]
 
+    def encode_around(self, text: str, gap: str) -> list[list[int]]:
+        """The ids of the parts of a text between gaps, each of which stands for one token.
+
+        They are those that the whole text has around these tokens. The space before a gap belongs to the missing token,
+        if tokens have spaces in them; and a part that is given to a tokenizer which prepends a space needs none.
+        """
+        first, *others = text.split(gap)
+        if self._spaced:
+            parts = [first, *(part.removeprefix(" ") if self.prepends else part for part in others)]
+            first, *others = [*(part.removesuffix(" ") for part in parts[:-1]), parts[-1]]
+        return self.encode([first, *others])
+
+    @cached_property
+    def _spaced(self) -> bool:
+        """Whether a token may be a space with a word after it."""
+        return any(len(name) > 1 and name.startswith(SPACE) for name in self.pieces(list(range(self.size))))
+
+    @cached_property
+    def prepends(self) -> bool:
+        """Whether a space is prepended to each text."""
+        together, first, second = self.encode(["a b", "a", "b"])
+        return together == first + second
+
     def decode(self, rows: list[list[int]]) -> list[str]:
         """The text of each row of ids; PAD, BOS and EOS are left out, UNK shows as <unk>."""
         plain = [[number for number in row if number not in self.special.silent] for row in rows]

@@ -10,12 +10,13 @@ from pydantic import Field, model_validator
 from regard.checking import Settings
 
 LONGEST = 1 << 16  # tokens of an answer
+WIDEST = 256  # hypotheses of a beam
 
 
 class DecodingConfig(Settings):
     """How answers are searched for. Lengths count the tokens of an answer; `max_length` counts EOS too."""
 
-    beam: int = Field(5, ge=1, le=256, description="hypotheses kept alive for each source; 1 is greedy")
+    beam: int = Field(5, ge=1, le=WIDEST, description="hypotheses kept alive for each source; 1 is greedy")
     length_penalty: float = Field(1.0, ge=0, le=100, description="score = sum of log p / length ** length_penalty")
     coverage_penalty: float = Field(
         0.0, ge=0, le=100, description="weight of the penalty for source tokens not looked at"
@@ -49,7 +50,8 @@ class DecodingConfig(Settings):
         if self.min_length > self.max_length:
             raise ValueError(f"min_length={self.min_length} exceeds max_length={self.max_length}; lower it")
         if not self.sample and self.n_best > self.beam:
-            raise ValueError(f"n_best={self.n_best} exceeds beam={self.beam}; try beam={self.n_best} or sample=true")
+            wider = f"beam={self.n_best}" if self.n_best <= WIDEST else f"n_best={WIDEST}"
+            raise ValueError(f"n_best={self.n_best} exceeds beam={self.beam}; try {wider} or sample=true")
         if self.coverage_penalty and (self.sample or self.beam == 1):
             raise ValueError(
                 f"coverage_penalty={self.coverage_penalty} ranks the hypotheses of a beam, and there is no beam; "
@@ -75,7 +77,7 @@ def changed(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str
     result = {**settings, **changes}
     beam, n_best = result.get("beam", DecodingConfig().beam), changes.get("n_best")
     if "beam" not in changes and not result.get("sample") and isinstance(beam, int) and isinstance(n_best, int):
-        result["beam"] = max(beam, n_best)
+        result["beam"] = max(beam, min(n_best, WIDEST))
     return result
 
 

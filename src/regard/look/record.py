@@ -12,6 +12,7 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from regard.durable import write_file
-from regard.errors import RegardError
+from regard.errors import RegardError, shown
 from regard.look.show import LONGEST, printable
 from regard.tasks.base import Side
 
@@ -161,6 +162,8 @@ class Record:
         """
         from regard.look import page, pictures
 
+        if not isinstance(path, str | PathLike):
+            raise RegardError(f"a record is saved to a file with a name, such as record.html, and not to {shown(path)}")
         path = Path(path)
         if path.suffix == ".json":
             # a lone surrogate, which UTF-8 cannot encode, becomes its JSON escape

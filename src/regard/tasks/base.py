@@ -426,6 +426,15 @@ class Remembers(Protocol):
 
 
 @runtime_checkable
+class Quotes(Protocol):
+    """A task whose batches hold texts. They are shown to people if a batch cannot be learned from."""
+
+    def quoted(self, batch: Batch) -> Sequence[Mapping[str, str]]:
+        """The texts of each row, by what they are."""
+        ...
+
+
+@runtime_checkable
 class Streams(Protocol[AskedIn]):
     """A task that can tell an answer while it comes."""
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from regard.data.rows.batches import Draw, RowBatch, RowStream, in_order_of_length
 from regard.data.rows.framing import Framing, Row
 from regard.data.splits import DataTable, Splits, divide
+from regard.data.streams import Batch
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import RegardError, listed
 from regard.models import Form
@@ -285,6 +286,11 @@ class RowsTask(
             share=work.share,
             draw=self.drawing(),
         )
+
+    def quoted(self, batch: Batch) -> list[dict[str, str]]:
+        assert isinstance(batch, RowBatch)
+        rows = [row[:length] for row, length in zip(batch.tokens.tolist(), batch.lengths.tolist(), strict=True)]
+        return [{"text": text} for text in self.rows.tokenizer.decode(rows)]
 
     def drawing(self) -> Draw | None:
         """What changes each row at random, anew in each epoch, and once for validation."""

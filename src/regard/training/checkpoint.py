@@ -67,11 +67,13 @@ class State(BaseModel):
     epoch: Count
     position: Count
     tokens: Count
+    skipped: Count = 0  # checkpoints of version 0.1 have neither this nor the next
+    parts: Annotated[int, Field(ge=1, lt=2**63)] = 1
     seconds: Annotated[Finite, Field(ge=0)]
     learning_seconds: Annotated[Finite, Field(ge=0)]
     learning_rate: Annotated[Finite, Field(ge=0)]
     loss: Finite
-    recent: float  # a sum, which one bad loss makes infinite until the next point of the curve
+    recent: float  # a sum, which one bad loss made infinite in version 0.1 until the next point of the curve
     history: list[Point]
     validations: list[Point]
     random: Generators
@@ -132,7 +134,6 @@ class Checkpoints:
 
     def hold(self, run: Run) -> None:
         """Keep the weights of this step in memory. The next checkpoint writes them too, if they are still the best."""
-        run.require_finite()
         if not self._writes(run):
             return
         with run.averaged():
@@ -141,7 +142,6 @@ class Checkpoints:
 
     def save(self, run: Run) -> None:
         """Write the run as it is now. Checkpoints that are no longer needed are removed after that is on the disk."""
-        run.require_finite()
         if not self._writes(run):
             self.newest = run.step
             return

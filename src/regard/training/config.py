@@ -60,6 +60,9 @@ class TrainingConfig(Settings):
     lora: int = Field(
         0, ge=0, le=2**16, description="fine-tuning: learn only a change of this rank to queries and values"
     )
+    max_skips: int = Field(
+        10, ge=0, le=MOST_STEPS, description="steps in a row that may be skipped because loss or gradient is not finite"
+    )
     ema: Share = Field(0.0, description="decay of the moving average of the weights, for example 0.999")
 
     validate_every: int = Field(500, ge=0, le=MOST_STEPS, description="steps between validations; 0 never validates")

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from regard.data.streams import Share
+from regard.durable import DiskFullError
 from regard.errors import RegardError
 from regard.tasks.base import Score
 from regard.training import randomness
@@ -119,16 +120,18 @@ class Crew:
     def each(self, make: Callable[[], Made]) -> list[Made]:
         """What every process makes, in their order. If one of them cannot, all raise its error."""
         made: list[Made] = []
-        reason = ""
+        reason, full = "", False
         try:
             made.append(make())
+        except DiskFullError as error:
+            reason, full = error.reason, True
         except RegardError as error:
             reason = str(error)
-        said = self.gathered((made, reason))
-        for _, failed in said:
+        said = self.gathered((made, reason, full))
+        for _, failed, of_disk in said:
             if failed:
-                raise RegardError(failed)
-        return [found for (found,), _ in said]
+                raise DiskFullError(failed) if of_disk else RegardError(failed)
+        return [found for (found,), _, _ in said]
 
     def told(self, scores: Mapping[str, Score]) -> dict[str, Score]:
         """The scores as the leading process found them, so that all take the same decisions."""

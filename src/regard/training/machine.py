@@ -19,6 +19,7 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -2, -3, -4
 
 LONG = 1 << 15  # tokens of a batch from which on its tensors are so large that they are given back when freed
 LARGE = 32 << 20  # bytes of such a tensor: the most that glibc accepts
+NO_MEMORY = ("allocate memory", "not enough memory", "bad_alloc")  # in errors of torch's and C++'s allocators
 FEW_THREADS = 64  # any machine takes this many, so that recipes from larger machines run
 
 
@@ -88,14 +89,18 @@ def free_memory(device: torch.device) -> int:
         return sys.maxsize
 
 
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error says that memory does not suffice; on a CPU torch raises a RuntimeError."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(sign in str(error) for sign in NO_MEMORY)
+
+
 @contextmanager
 def explaining_memory() -> Iterator[None]:
     """Turn an allocation that failed while training into a sentence."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        out = isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate memory" in str(error)
-        if not out:
+        if not out_of_memory(error):
             raise
         raise RegardError(
             "there is not enough memory for a step of training; lower training.batch_tokens, data.max_length "

@@ -60,7 +60,8 @@ class Progress:
         self.shown = now
         unit = getattr(run.batches, "unit", "tokens")
         pace = f"{self.speed():,.0f} {unit}/s  rate {run.learning_rate:.2e}  {self.left(run, now)}"
-        figures = f"loss {self.loss():.3f}  {_latest(run)}{pace}"
+        skipped = f"{run.skipped} skipped  " if run.skipped else ""
+        figures = f"loss {self.loss():.3f}  {_latest(run)}{skipped}{pace}"
         self.bar.update(self.line, completed=run.step, total=run.config.steps, visible=True, figures=figures)
         if not self.console.is_terminal:
             self._say(f"step {run.step:,}/{run.config.steps:,}  {figures}")

@@ -40,6 +40,8 @@ def build(
         "kept": list(kept),
         "device": run.device.type,
         "threads": torch.get_num_threads(),
+        "skipped": run.skipped,
+        "parts": run.parts,
         "history": run.history,
         "validations": run.validations,
         "signatures": {name: score.signature for name, score in scores.items()},

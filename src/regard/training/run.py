@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.streams import Batch, Stream
-from regard.errors import RegardError
 from regard.tasks.base import Objective, Remembers
 from regard.training.averaging import MovingAverage
 from regard.training.config import TrainingConfig
@@ -63,6 +62,8 @@ class Run:
     position: int = 0
     targets: int = 0  # of the last update
     tokens: int = 0  # targets learned from
+    skipped: int = 0  # steps that were not made, because the loss or the gradient was not finite
+    parts: int = 1  # in which each batch is learned from, where a whole one does not fit into memory
     seconds: float = 0.0  # of wall clock, in this and earlier sittings
     learning_seconds: float = 0.0  # of these, spent in updates
     learning_rate: float = 0.0
@@ -115,14 +116,6 @@ class Run:
                     return f"{best}, and neither {self.objective.name} nor loss was as good again in the last {waited}"
                 return f"{best} and not better in the {waited} after it"
         return ""
-
-    def require_finite(self) -> None:
-        """Stop a run whose loss is not finite, before it overwrites good checkpoints."""
-        if not math.isfinite(self.loss):
-            raise RegardError(
-                f"the loss is {float(self.loss)} at step {self.step}, and nothing can be learned from there; "
-                f"try a learning_rate below {self.config.learning_rate:g}, or a warmup above {self.config.warmup}"
-            )
 
     @property
     def device(self) -> torch.device:

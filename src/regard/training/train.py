@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from regard.directory import CHECKPOINTS, CURVE, REPORT, WEIGHTS, ModelDirectory
 from regard.errors import RegardError
 from regard.kernels.linear import set_products
 from regard.tasks.base import Objective, Remembers
-from regard.training import curve, machine, optimiser, randomness, report, schedule, watchers
+from regard.training import curve, faults, machine, optimiser, randomness, report, schedule, watchers
 from regard.training.averaging import MovingAverage
 from regard.training.checkpoint import Checkpoints, load_weights, require_fit, to_bytes, weights_of
 from regard.training.config import TrainingConfig
@@ -83,6 +83,7 @@ def train(
     checkpoints = Checkpoints(directory / CHECKPOINTS, crew)
     randomness.seed(config.seed)
     resumed = crew.in_turn(lambda: checkpoints.resume(run))
+    run.parts = crew.largest(max(run.parts, faults.noted_parts(checkpoints.directory)))
     if not _finished(directory, run):
         if resumed and console:
             console.out(f"resuming from step {run.step:,}")
@@ -92,8 +93,13 @@ def train(
             telling = _telling(run, directory, stack=stack, console=console) if crew.leads else []
             watching = _in_order(validation, telling, checkpoints)
             rates = schedule.build(config, width=width)
-            with machine.explaining_memory():
-                fit(run, task, schedule=rates, watchers=[*watching, interruption], crew=crew)
+            try:
+                with machine.explaining_memory():
+                    fit(run, task, schedule=rates, watchers=[*watching, interruption], crew=crew)
+            except faults.LacksMemoryError as lack:
+                raise _with_more_parts(lack.parts, checkpoints) from None
+            except faults.StoppedError as stop:
+                raise _stopped(stop, run, task, checkpoints, crew) from stop
             validated = run.validated() or validation is None
             if validation and not validated:  # without this the last step could not be chosen
                 validation.now(run)
@@ -101,10 +107,10 @@ def train(
                     tell(run)
             # with a time limit the step is saved once more: a resumed run must see that its minutes are used up
             if checkpoints.newest != run.step or config.minutes or not validated:
-                checkpoints.save(run)
+                watchers.save(checkpoints, run)
             interruption(run)
         run.merge()
-        note = Note(model=dict(settings or {}), ended=run.step)
+        note = Note(model=dict(settings or {}), ended=run.step, files=ModelDirectory(directory).tokenizer_sums())
         kept = _conclude(
             run, task, checkpoints, crew, directory=directory, names=names, note=note, score=score or validate
         )
@@ -117,6 +123,35 @@ def train(
     load_weights(model, ModelDirectory(directory).weights(), origin=directory / WEIGHTS)
     model.eval()
     return ModelDirectory(directory).report()
+
+
+def _with_more_parts(parts: int, checkpoints: Checkpoints) -> watchers.Interrupted:
+    """The end of one of several processes that lacks memory; those that are started next need less."""
+    with suppress(RegardError):  # another process is writing the same
+        faults.note_parts(checkpoints.directory, parts)
+    return watchers.Interrupted(
+        f"there is not enough memory for a step; start again: each batch is then learned from in {parts} parts, which "
+        "takes longer and gives the same gradient; a lower training.batch_tokens or training.batch_size needs no parts",
+        code=watchers.AGAIN,
+    )
+
+
+def _stopped(
+    stop: faults.StoppedError, run: Run, task: Loss[Batch], checkpoints: Checkpoints, crew: Crew
+) -> RegardError:
+    """What to say of a run that cannot go on, after its last step is saved, and the batches that it cannot learn."""
+    said = [str(stop)]
+    try:
+        if run.step:
+            watchers.save(checkpoints, run)
+            said.append(f"step {run.step} is saved, and the same command goes on after it")
+        if isinstance(stop, faults.NotFiniteError):
+            place = checkpoints.directory.parent / f"not-learned-{crew.rank}"
+            faults.write_batches(place, stop.batches, task)
+            said.append(f"{place}.json and {place.name}.safetensors show the batches")
+    except durable.DiskFullError as full:
+        said.append(str(full))
+    return RegardError("; ".join(said))
 
 
 def _telling(run: Run, directory: Path, *, stack: ExitStack, console: Console | None) -> list[Watcher]:
@@ -164,8 +199,8 @@ def _conclude(
     if not crew.leads:
         crew.first(lambda: None)
         return ""
-    batches = run.batches.stream(epoch=run.epoch, position=run.position)
-    cost = flops_per_target(run.model, task, islice(batches, FLOP_BATCHES))
+    batches = islice(run.batches.stream(epoch=run.epoch, position=run.position), FLOP_BATCHES)
+    cost = flops_per_target(run.model, task, (part for batch in batches for part in batch.divided(run.parts)))
     title = f"{names['task']} · {names['kind']}"
     picture = curve.draw(run.history, run.validations, objective=run.objective, best=run.best(), title=title)
     durable.write_file(directory / CURVE, picture)

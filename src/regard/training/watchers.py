@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
@@ -12,12 +14,16 @@ from typing import Any, Self
 
 import torch
 
+from regard.durable import DiskFullError
 from regard.errors import RegardError
 from regard.tasks.base import Score
 from regard.training.checkpoint import Checkpoints
 from regard.training.distribution import Crew
 from regard.training.run import Run
 from regard.training.validation import Judge
+
+SLOW = 10.0  # seconds for a checkpoint
+AGAIN = 75  # EX_TEMPFAIL, an exit code that asks whoever started the run to start it again
 
 
 def update_moving_average(run: Run) -> None:
@@ -30,7 +36,6 @@ def record(run: Run) -> None:
     run.recent = run.recent + run.loss
     if run.step % run.config.record_every:
         return
-    run.require_finite()
     before = run.history[-1] if run.history else {"tokens": 0, "learning_seconds": 0.0}
     seconds = run.learning_seconds - before["learning_seconds"]
     run.history.append(
@@ -39,6 +44,7 @@ def record(run: Run) -> None:
             "loss": float(run.recent) / run.config.record_every,
             "learning_rate": run.learning_rate,
             "tokens": run.tokens,
+            "skipped": run.skipped,
             "learning_seconds": run.learning_seconds,
             "tokens_per_second": (run.tokens - before["tokens"]) / seconds if seconds else 0.0,
         }
@@ -77,8 +83,23 @@ def judge(run: Run, validate: Judge) -> Mapping[str, Score]:
     return scores
 
 
+def save(checkpoints: Checkpoints, run: Run) -> None:
+    """Save a checkpoint, and warn if that takes so long that it may not end in time after a signal."""
+    begin = time.monotonic()
+    checkpoints.save(run)
+    seconds = time.monotonic() - begin
+    if checkpoints.crew.leads and seconds > SLOW:
+        warnings.warn(
+            f"saving step {run.step} took {seconds:.0f} seconds; schedulers often kill a run 30 seconds after they ask "
+            f"it to stop, so train in a directory on a faster disk than that of {checkpoints.directory}",
+            stacklevel=2,
+        )
+
+
 class Saving:
     """A checkpoint every `checkpoint_every` steps, and whenever validation was never better.
+
+    If the disk is full, the run goes on without a checkpoint of that step, and tries again at the next.
 
     Where the best step is one of many in a few seconds, its weights are held in memory until the next checkpoint. A run
     that is killed before repeats these steps, with the same result.
@@ -95,12 +116,24 @@ class Saving:
         if best and not regular and self._soon(run):
             self.checkpoints.hold(run)
         elif best or regular:
-            self.checkpoints.save(run)
+            self._save(run, best)
             self.saved = run.seconds
 
     def _soon(self, run: Run) -> bool:
         """Whether the last checkpoint is so young that the next best step is only held, by the leading clock."""
         return run.config.average == 1 and self.checkpoints.crew.agree(run.seconds - self.saved < self.EVERY)
+
+    def _save(self, run: Run, best: bool) -> None:
+        try:
+            save(self.checkpoints, run)
+        except DiskFullError as error:
+            if best:
+                self.checkpoints.hold(run)
+            warnings.warn(
+                f"{error.reason}; the checkpoints before it are whole; free some space: the run goes on, and saves "
+                "again at its next checkpoint",
+                stacklevel=2,
+            )
 
 
 class TensorBoard:
@@ -134,8 +167,8 @@ class TensorBoard:
 class Interrupted(KeyboardInterrupt):
     """The run was asked to stop, and everything is saved; the message says how to resume.
 
-    The exit code is 75 (EX_TEMPFAIL) after a signal by which a scheduler takes a machine back: it should start the run
-    again. After Ctrl-C it is 130.
+    The exit code is `AGAIN` after a signal by which a scheduler takes a machine back, and if one process of several
+    lacks memory. After Ctrl-C it is 130.
     """
 
     def __init__(self, message: str, code: int) -> None:
@@ -171,11 +204,11 @@ class Interruption:
         if not asked:
             return
         if self.checkpoints.newest != run.step:
-            self.checkpoints.save(run)
+            save(self.checkpoints, run)
         raise Interrupted(
             f"stopped at step {run.step} of {run.config.steps}; all is saved in {self.checkpoints.directory.parent}; "
             "run the same command to resume",
-            code=130 if asked == signal.SIGINT else 75,
+            code=130 if asked == signal.SIGINT else AGAIN,
         )
 
     def _ask(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature is Python's

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Self
 
 import numpy
 import torch
@@ -25,14 +26,23 @@ class CaptionBatch(TensorBatch):
 
     pictures  (B, C, H, W)  bytes
     target    (B, 1 + T)    BOS, ids, EOS, then PAD
+    lengths   (B,)          the number of ids and EOS of each caption
     targets                 the number of ids and EOS to predict
     rows                    the numbers of the captions
     """
 
     pictures: Tensor
     target: Tensor
+    lengths: Tensor
     targets: int
     rows: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.target)
+
+    def part(self, rows: slice) -> Self:
+        return replace(super().part(rows), targets=int(self.lengths[rows].sum()))
 
 
 class CaptionStream(Stream[CaptionBatch]):
@@ -86,6 +96,7 @@ class CaptionStream(Stream[CaptionBatch]):
         return CaptionBatch(
             pictures=tensor_of(self.pictures[self.owners[rows]]),
             target=torch.from_numpy(target),
+            lengths=torch.tensor([len(row) + 1 for row in ids]),
             targets=sum(map(len, ids)) + len(ids),
             rows=tuple(rows.tolist()),
         )

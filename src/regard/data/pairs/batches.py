@@ -5,7 +5,7 @@ B batch  S longest source  T longest target, both with EOS
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy
 import torch
@@ -40,6 +40,13 @@ class PairBatch(TensorBatch):
     target_lengths: Tensor
     targets: int
     rows: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.target)
+
+    def part(self, rows: slice) -> Self:
+        return replace(super().part(rows), targets=int(self.target_lengths[rows].sum()))
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,10 @@ class PictureBatch(TensorBatch):
         """One for each picture."""
         return len(self.pictures)
 
+    @property
+    def size(self) -> int:
+        return len(self.pictures)
+
 
 class PictureStream(Stream[PictureBatch]):
     """The batches of pictures (N, H, W, C) whose labels have the numbers `wanted` (N,)."""

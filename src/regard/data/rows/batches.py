@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from typing import Self
 
 import numpy
 import torch
@@ -41,6 +42,13 @@ class RowBatch(TensorBatch):
     targets: int
     rows: tuple[int, ...]
     order: Tensor = field(default_factory=lambda: torch.empty(0, 0, dtype=torch.int64))
+
+    @property
+    def size(self) -> int:
+        return len(self.tokens)
+
+    def part(self, rows: slice) -> Self:
+        return replace(super().part(rows), targets=int((self.wanted[rows] != IGNORED).sum()))
 
 
 class RowStream(Stream[RowBatch]):

@@ -41,6 +41,10 @@ class WindowBatch(TensorBatch):
     def targets(self) -> int:
         return int((~self.values[:, self.known :].isnan()).sum())
 
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
 
 @dataclass(frozen=True)
 class Windows:

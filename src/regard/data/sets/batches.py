@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from typing import Self
 
 import numpy
 import torch
@@ -37,6 +38,13 @@ class SetBatch(TensorBatch):
     wanted: Tensor
     targets: int
     rows: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.lengths)
+
+    def part(self, rows: slice) -> Self:
+        return replace(super().part(rows), targets=self.wanted[rows].numel())
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ B blocks  T tokens of a block  C carried tokens
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy
 import torch
@@ -42,6 +42,14 @@ class BlockBatch(TensorBatch):
     counted: Tensor
     targets: int
     fresh: Tensor | None = None
+
+    @property
+    def size(self) -> int:
+        """A model that continues the rows of the batch before has a memory for all rows together."""
+        return len(self.tokens) if self.fresh is None else 1
+
+    def part(self, rows: slice) -> Self:
+        return replace(super().part(rows), targets=int(self.counted[rows].sum()))
 
 
 class Plan(NamedTuple):

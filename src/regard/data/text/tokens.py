@@ -63,10 +63,8 @@ def encoded(text: Text, tokenizer: Tokenizer, *, longest: int = CHUNK) -> Iterat
     Some tokenizers prepend a space to every text. A later piece that starts with a space is passed to them without it,
     so that it is not doubled.
     """
-    together, first, second = tokenizer.encode(["a b", "a", "b"])
-    prepends = together == first + second
     for number, piece in enumerate(text.cuts(longest)):
-        passed = piece[1:] if prepends and number and piece[0] == " " else piece
+        passed = piece[1:] if tokenizer.prepends and number and piece[0] == " " else piece
         yield len(piece), numpy.array(tokenizer.encode([passed])[0], dtype=_width(tokenizer))
 
 

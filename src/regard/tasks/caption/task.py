@@ -28,7 +28,7 @@ from regard.data.captions.examples import Captioned, CaptionsData, looks_of, ope
 from regard.data.pictures.frames import frame_for
 from regard.data.pictures.reading import Pixels
 from regard.data.splits import Splits
-from regard.data.streams import Stream
+from regard.data.streams import Batch, Stream
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.decoding import DecodingConfig, Hypothesis, align, search, side_by_side
 from regard.decoding.tree import Tree
@@ -132,6 +132,10 @@ class Caption(Task[CaptionsData, Captioned, Asked, list[Answer], CaptionBatch]):
         assert isinstance(model, Describes)
         pictures, pad = self.measured.prepared(batch.pictures), self.tokenizer.special.pad or 0
         return target_loss(model, pictures, None, batch.target, pad=pad, smoothing=0.0 if plain else self.smoothing)
+
+    def quoted(self, batch: Batch) -> list[dict[str, str]]:
+        assert isinstance(batch, CaptionBatch)
+        return [{"text": text} for text in self.tokenizer.decode(batch.target.tolist())]
 
     def objective(self, splits: Splits[Captioned]) -> Objective:
         return Objective("bleu", higher=True)

@@ -193,7 +193,7 @@ class Masked(Fill):
         """The ids of one text or two. [MASK] in a text stands for the mask, and so does the mask's own name."""
         tokenizer = self.rows.tokenizer
         name = tokenizer.inner.id_to_token(self.mask) or MASK
-        parts = [tokenizer.encode(text.replace(MASK, name).split(name)) for text in asked if text is not None]
+        parts = [tokenizer.encode_around(text.replace(MASK, name), name) for text in asked if text is not None]
         return [[token for piece in pieces for token in (self.mask, *piece)][1:] for pieces in parts]
 
     def _row(self, asked: Texts) -> Row:

@@ -84,10 +84,10 @@ class TwoWay(Fill):
     def filled(self, model: nn.Module, asked: Texts) -> list[list[Filled]]:
         assert isinstance(model, ReadsBothWays)
         text = asked.joined
-        parts = text.split(MASK)
+        parts = self.rows.tokenizer.encode_around(text, MASK)
         if len(parts) != 2:
             raise RegardError(f"{text!r} has {len(parts) - 1} {MASK}; put one where a word is to be filled in")
-        before, after = self.rows.tokenizer.encode(parts)
+        before, after = parts
         special, device = self.rows.framing.special, next(model.parameters()).device
         with torch.no_grad():
             there, _ = model.both_ways(torch.tensor([[special.bos, *before]], device=device))

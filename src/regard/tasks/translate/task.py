@@ -135,6 +135,12 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
             divergence=0.0 if plain else self.r_drop,
         )
 
+    def quoted(self, batch: Batch) -> list[dict[str, str]]:
+        assert isinstance(batch, PairBatch)
+        sources = self.tokenizers.source.decode(batch.source.tolist())
+        targets = self.tokenizers.target.decode(batch.target.tolist())
+        return [{"source": source, "target": target} for source, target in zip(sources, targets, strict=True)]
+
     def objective(self, splits: Splits[Examples]) -> Objective:
         return self.best
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from regard import models
 from regard.data.pairs.corpus import Ids
 from regard.data.splits import DataTable, Splits
-from regard.data.streams import WHOLE, Share, Stream
+from regard.data.streams import WHOLE, Batch, Share, Stream
 from regard.data.text.blocks import BlockBatch, BlockStream, read_at, sliding
 from regard.data.text.lanes import LaneStream
 from regard.data.text.text import Text, hold_out_the_end, open_text
@@ -190,6 +190,10 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
 
     def remind(self, tensors: Mapping[str, Tensor]) -> None:
         self._memories[True] = tensors
+
+    def quoted(self, batch: Batch) -> list[dict[str, str]]:
+        assert isinstance(batch, BlockBatch)
+        return [{"text": text} for text in self.tokenizer.decode(batch.wanted.tolist())]
 
     def objective(self, splits: Splits[Text]) -> Objective:
         return Objective("loss")
