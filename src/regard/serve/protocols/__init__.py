@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from regard.serve.protocol import Protocol
-from regard.serve.protocols import health, own
+from regard.serve.protocols import health, own, page
 from regard.serve.server import Server
 
-PROTOCOLS: tuple[Callable[[Server], Protocol], ...] = (health.protocol, own.protocol)
+PROTOCOLS: tuple[Callable[[Server], Protocol], ...] = (health.protocol, page.protocol, own.protocol)
