@@ -53,6 +53,7 @@ LIGHT = [
     *("interchange/expressible.py", "interchange/ctranslate2.py", "interchange/packages.py"),
     *("decoding/config.py", "training/config.py", "models/__init__.py", "models/facts.py"),
     *("commands/run.py", "commands/lines.py", "cli.py"),
+    *("look/__init__.py", "look/page.py", "serve", "commands/serve.py", "commands/serve_worker.py"),
 ]
 HEAVY = {  # batches hold tensors
     *("data/pairs/batches.py", "data/rows/batches.py", "data/text/blocks.py", "data/text/lanes.py"),

@@ -350,6 +350,72 @@ def look(
 
 
 @app.command()
+def serve(
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL…", help="model directories, as DIR or NAME=DIR; the first by default")
+    ],
+    host: Annotated[
+        str, typer.Option(help="the address to listen at; 0.0.0.0 for other machines, then give --keys")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="the port; 0 takes a free one")] = 8000,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="processes that answer, of one thread each; one for each core by default")
+    ] = None,
+    runtime: Runtime = "auto",
+    compute_type: Annotated[
+        Literal["float32", "int8"], typer.Option(help="for CTranslate2: int8 may be faster and changes some answers")
+    ] = "float32",
+    memory: Annotated[
+        int | None, typer.Option(min=1, metavar="MB", help="weights held at once, in all workers together")
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="a file of API keys, one on each line; also from the environment: REGARD_KEYS")
+    ] = None,
+    rate: Annotated[int | None, typer.Option(min=1, help="requests a minute of each key")] = None,
+    cors: Annotated[
+        list[str] | None, typer.Option(metavar="ORIGIN", help="an origin whose pages may ask, or *; may be repeated")
+    ] = None,
+    max_body: Annotated[int, typer.Option(min=1, metavar="BYTES", help="bytes of a request")] = 2 << 20,
+    max_characters: Annotated[int, typer.Option(min=1, help="characters of all texts of a request")] = 100_000,
+    max_batch: Annotated[int, typer.Option(min=1, help="inputs of a request")] = 256,
+    max_queue: Annotated[int, typer.Option(min=1, help="inputs that wait; beyond them: 429 with Retry-After")] = 2048,
+    max_seconds: Annotated[float, typer.Option(min=0.001, help="seconds from a request to its answer")] = 60.0,
+    max_beam: Annotated[int, typer.Option(min=1, help="the beam, and answers to one input")] = 32,
+    max_length: Annotated[int, typer.Option(min=1, help="tokens of an answer")] = 4096,
+    drain: Annotated[float, typer.Option(min=0, help="seconds to finish requests after SIGTERM")] = 30.0,
+) -> None:
+    """Serve models over HTTP, until Ctrl-C: an API for programs, and a page for people."""
+    from regard.commands.serve import require_extra
+    from regard.commands.serve import serve as serve_models
+    from regard.engines.ctranslate2.plans import cores
+
+    require_extra()
+    from regard.serve.keys import Keys
+    from regard.serve.settings import Limits, Settings
+
+    limits = Limits(
+        body=max_body,
+        characters=max_characters,
+        batch=max_batch,
+        queue=max_queue,
+        seconds=max_seconds,
+        beam=max_beam,
+        length=max_length,
+        drain=drain,
+    )
+    settings = Settings(
+        host=host,
+        port=port,
+        workers=workers or cores(),
+        memory=None if memory is None else memory << 20,
+        keys=Keys.read(keys, rate=rate),
+        cors=tuple(cors or ()),
+        limits=limits,
+    )
+    serve_models(models, settings, runtime=runtime, compute_type=compute_type)
+
+
+@app.command()
 def bench(
     model: ModelPath,
     data: Annotated[

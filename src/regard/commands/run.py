@@ -90,7 +90,7 @@ def prepare(path: Path, given: Mapping[str, Any], *, as_json: bool = False) -> A
     """Check the options against the task, and choose the engine."""
     directory = ModelDirectory(path)
     tables = directory.tables()
-    surface = tasks.surface(_task(tables, directory))
+    surface = tasks.surface(task_named(tables, directory))
     surface.accept(given)
     options = RunOptions.of(tables.get("decoding", {}), given, as_json=as_json)
     codec = directory.codec(directory.special())
@@ -99,16 +99,16 @@ def prepare(path: Path, given: Mapping[str, Any], *, as_json: bool = False) -> A
     found = without_torch(directory, surface, options, codec, wanted=wanted, compute_type=compute_type)
     whole = isinstance(surface, TextToTexts) and "runtime" in surface.options
     if not isinstance(found, str):
-        return Asking(surface, options, found, codec, _longest(found.learned) if whole else None)
+        return Asking(surface, options, found, codec, longest_of(found.learned) if whole else None)
     from regard.api.loading import load
 
     model = load(path, why=found)
     streams = model.streams and options.decoding.n_best == 1
-    longest = _longest(model.recipe.model.reads()) if whole else None
+    longest = longest_of(model.recipe.model.reads()) if whole else None
     return Asking(surface, options, model, codec, longest, model.pieces if streams else None)
 
 
-def _longest(positions: int | None) -> int:
+def longest_of(positions: int | None) -> int:
     """How many tokens a text may have; EOS takes one of the positions of a model, if these are limited."""
     return LONGEST if positions is None else min(LONGEST, positions - 1)
 
@@ -239,7 +239,7 @@ def _tell(text: str) -> None:
     print(f"regard: {text}", file=sys.stderr)
 
 
-def _task(tables: Mapping[str, Any], directory: ModelDirectory) -> str:
+def task_named(tables: Mapping[str, Any], directory: ModelDirectory) -> str:
     name = tables.get("task")
     if not isinstance(name, str) or name not in tasks.TASKS:
         raise RegardError(

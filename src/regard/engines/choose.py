@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from regard.directory import ModelDirectory
 from regard.engines.ctranslate2.offers import reason_for_torch
-from regard.engines.ctranslate2.plans import ComputeType
+from regard.engines.ctranslate2.plans import ComputeType, Plan
 from regard.errors import RegardError
 from regard.tasks.base import Codec, RunOptions, Surface
 from regard.tasks.surfaces import TextToTexts
@@ -26,8 +26,9 @@ def without_torch(
     *,
     wanted: EngineName,
     compute_type: ComputeType,
+    plan: Plan | None = None,
 ) -> CTranslate2Engine | str:
-    """CTranslate2 on a model directory, or the reason why torch has to answer."""
+    """CTranslate2 on a model directory, or the reason why torch has to answer. A `plan` is not measured."""
     if wanted == "torch":
         _refuse(compute_type, "--runtime torch was given")
         return "it was asked for"
@@ -45,7 +46,7 @@ def without_torch(
     from regard.engines.ctranslate2.engine import CTranslate2Engine
 
     why = "it was asked for" if wanted == "ctranslate2" else "it gives the same answers faster"
-    return CTranslate2Engine(directory, model, tokenizers, compute_type=compute_type, why=why)
+    return CTranslate2Engine(directory, model, tokenizers, compute_type=compute_type, why=why, plan=plan)
 
 
 def _table(tables: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -72,6 +72,7 @@ class Spans(Surface[Texts, Span]):
     """The input is a question and a passage, the output is the answer, a span of the passage."""
 
     answers = "a part of a passage"
+    pipeline = "question-answering"
     example = "$'a question\\ta passage'"
     two_texts = True
 

@@ -135,6 +135,7 @@ class Surface(ABC, Generic[AskedT, AnswerT]):
     """What people and programs see of a task. A surface never imports torch."""
 
     answers: ClassVar[str]  # what the answers are, for messages: "labels"
+    pipeline: ClassVar[str]  # what Hugging Face's programs call the task, for servers and their clients
     example: ClassVar[str] = '"a text"'  # what to type after `regard run MODEL`
     options: ClassVar[frozenset[str]] = frozenset()  # the run options that change something
     files: ClassVar[bool] = False  # whether a line names a file that is to be read
@@ -149,6 +150,12 @@ class Surface(ABC, Generic[AskedT, AnswerT]):
     @abstractmethod
     def from_json(self, body: object) -> AskedT:
         """The input that a JSON value holds, or a Python value of the same shape; a parsed input is itself."""
+
+    def from_request(self, body: object) -> AskedT:
+        """The input that a request from elsewhere holds: as `from_json`, but never the name of a file."""
+        if self.files:
+            raise RegardError(f"a model that answers with {self.answers} about files does not answer requests")
+        return self.from_json(body)
 
     def to_json(self, answer: AnswerT) -> object:
         """An answer for programs, made of dicts, lists, texts and numbers."""

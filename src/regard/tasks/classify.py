@@ -68,6 +68,7 @@ class Labelled:
 class Labels(LabelsOut[Texts]):
     """The input is a text or a pair; the output is every label with its probability, the most probable first."""
 
+    pipeline = "text-classification"
     two_texts = True
 
     def parse(self, line: str) -> Texts:

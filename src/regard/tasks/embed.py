@@ -81,6 +81,7 @@ class Vector(Surface[str, list[float]]):
     """The input is a text, the output is its vector."""
 
     answers = "vectors"
+    pipeline = "feature-extraction"
 
     def parse(self, line: str) -> str:
         return line

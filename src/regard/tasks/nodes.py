@@ -88,6 +88,7 @@ class Nodes:
 class NodeLabels(LabelsOut[str]):
     """The input is the id of a node; the output is every label with its probability, the most probable first."""
 
+    pipeline = "graph-ml"
     example = "17"
 
     def parse(self, line: str) -> str:

@@ -6,6 +6,7 @@ N pictures  B batch  C channels  H height  W width
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
@@ -20,12 +21,13 @@ from torch import Tensor
 
 from regard.checking import Settings
 from regard.data.pictures.frames import Fit, Frame
-from regard.data.pictures.reading import Pixels, framed, image_of, quietly
+from regard.data.pictures.reading import Pixels, framed, image_of, quietly, read_picture
 from regard.data.pictures.sources import picture_at
 from regard.errors import RegardError, shown
 from regard.models.facts import Grid
 from regard.tasks.base import Side
 
+DATA_URL = re.compile(r"^data:[^,]{0,100};base64,")
 MEASURED = 20_000  # pictures that mean and deviation are measured on
 ENLARGED = 224  # pixels of the longer side of a picture that is shown, if it is smaller
 
@@ -70,10 +72,11 @@ class Measured(Settings):
 
 @dataclass(frozen=True)
 class Asked:
-    """A picture to answer about: the name of its file, or the picture itself."""
+    """A picture to answer about: the name of its file, the picture itself, or the content of its file."""
 
     name: str
     image: Image.Image | None = None
+    content: bytes | None = None
 
     @classmethod
     def from_json(cls, body: object) -> Asked:
@@ -90,11 +93,30 @@ class Asked:
             return cls("the picture", image_of(body, "the array"))
         raise RegardError(f"give the path of a picture, a picture of Pillow's or an array, and not {shown(body)}")
 
+    @classmethod
+    def from_request(cls, body: object) -> Asked:
+        """A picture file in base64, with or without the beginning of a data URL, or {"picture": …} with one."""
+        given = body.get("picture") if isinstance(body, Mapping) else body
+        if not isinstance(given, str):
+            raise RegardError(f'give {{"picture": a picture file in base64}}, and not {shown(body)}')
+        try:
+            content = base64.b64decode(DATA_URL.sub("", given, count=1), validate=True)
+        except ValueError:
+            raise RegardError("the picture is not in base64; send the bytes of a picture file in base64") from None
+        return cls("the picture", content=content)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the picture is to be read from the file of that name."""
+        return self.image is None and self.content is None
+
     def pixels(self, frame: Frame) -> Pixels:
         """(H, W, C)"""
-        if self.image is None:
+        if self.is_file:
             return picture_at(self.name, frame)
         with quietly():
+            if self.image is None:
+                return read_picture(self.content or b"", self.name, frame)
             return framed(self.image, self.name, frame)
 
 

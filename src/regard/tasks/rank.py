@@ -101,6 +101,7 @@ class Ranking(Surface[Query, list[Ranked]]):
     """The input is a query and texts, the output is the texts with their scores, best first."""
 
     answers = "texts in order"
+    pipeline = "text-ranking"
     example = "$'a query\\tone text\\tanother text'"
     two_texts = True
     between = ""

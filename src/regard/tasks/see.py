@@ -79,6 +79,7 @@ class PictureData(DataTable):
 class Seeing(LabelsOut[Asked]):
     """The input is a picture; the output is every label with its probability, the most probable first."""
 
+    pipeline = "image-classification"
     example = "photo.jpg"
     files = True
     together = TOGETHER
@@ -88,6 +89,9 @@ class Seeing(LabelsOut[Asked]):
 
     def from_json(self, body: object) -> Asked:
         return Asked.from_json(body)
+
+    def from_request(self, body: object) -> Asked:
+        return Asked.from_request(body)
 
 
 class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):

@@ -89,6 +89,7 @@ class LabelsOrNumbers(Surface[Elements, Answer]):
     """The input is a set as a JSON list; the output is every label with its probability, or numbers."""
 
     answers = "labels or numbers of sets"
+    pipeline = "tabular-classification"
     example = "'[3, 17, 99]'"
 
     def parse(self, line: str) -> Elements:

@@ -58,6 +58,7 @@ class TextsOut(Surface[AskedT, list[Answer]], Generic[AskedT]):
 class TextToTexts(TextsOut[str]):
     """A text in, texts out, best first."""
 
+    pipeline = "translation"
     options = SEARCH | {"prefix", "alignment", "replace_unknown", "runtime", "compute_type"}
 
     def parse(self, line: str) -> str:
@@ -70,6 +71,7 @@ class TextToTexts(TextsOut[str]):
 class Prompt(TextToTexts):
     """The beginning of a text in, continuations out. A continuation may have several lines."""
 
+    pipeline = "text-generation"
     options = SEARCH | {"stop"}
     together = 1  # a continuation is printed while it is written
     between = "---"

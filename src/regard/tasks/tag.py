@@ -103,6 +103,7 @@ class Entities(Surface[Asked, Answers]):
     """The input is a text or a list of words; the output is every word whose tag is not O, or every entity."""
 
     answers = "tags"
+    pipeline = "token-classification"
 
     def parse(self, line: str) -> Asked:
         return line

@@ -99,13 +99,14 @@ class CTranslate2Engine:
         *,
         compute_type: ComputeType = "float32",
         why: str = "it was asked for",
+        plan: Plan | None = None,
     ) -> None:
         self.directory, self.tokenizers, self.compute_type, self.why = directory.path, tokenizers, compute_type, why
         self.learned = reach(model)
         self._source, self._target = _names(tokenizers.source.vocabulary), _names(tokenizers.target.vocabulary)
         self._numbers = tokenizers.target.vocabulary
         self._engine: Any = None
-        self._plan: Plan | None = None
+        self._plan = plan
         self._positions = 0
 
     def answer_all(
@@ -177,7 +178,7 @@ class CTranslate2Engine:
     def _collect(self, pending: Pending, options: RunOptions) -> Iterator[list[Answer]]:
         """The answers to a chunk, once they are there."""
         said = [_said(result.result()) for result in pending.results]
-        if options.scores and not options.decoding.coverage_penalty:
+        if pending.asked and options.scores and not options.decoding.coverage_penalty:
             said = _scored(pending, said, options.decoding.length_penalty)
         found = dict(zip(pending.asked, said, strict=True))
         nothing = replace(NOTHING, alignment=() if options.alignment else None, pieces=() if options.tokens else None)

@@ -52,6 +52,7 @@ TOGETHER = 64  # pictures described in one batch
 class PictureToTexts(TextsOut[Asked]):
     """A picture in, texts out, best first."""
 
+    pipeline = "image-to-text"
     example = "photo.jpg"
     options = SEARCH | {"prefix"}
     files = True
@@ -61,6 +62,9 @@ class PictureToTexts(TextsOut[Asked]):
 
     def from_json(self, body: object) -> Asked:
         return Asked.from_json(body)
+
+    def from_request(self, body: object) -> Asked:
+        return Asked.from_request(body)
 
 
 class Caption(Task[CaptionsData, Captioned, Asked, list[Answer], CaptionBatch]):
@@ -191,7 +195,7 @@ class Caption(Task[CaptionsData, Captioned, Asked, list[Answer], CaptionBatch]):
 
     def _pixels(self, asked: Sequence[Asked]) -> Pixels:
         """The pictures that are asked about: (N, H, W, C)"""
-        if all(each.image is None for each in asked):
+        if all(each.is_file for each in asked):
             return pixels([each.name for each in asked], self.measured.frame)
         return numpy.stack([each.pixels(self.measured.frame) for each in asked])
 

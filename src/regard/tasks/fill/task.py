@@ -48,6 +48,7 @@ class Gaps(Surface[Texts, list[list[Filled]]]):
     """The input is a text or a pair with gaps; the output is the likeliest tokens for each gap."""
 
     answers = "words for gaps"
+    pipeline = "fill-mask"
     example = '"a text with a [MASK] in it"'
     two_texts = True
 

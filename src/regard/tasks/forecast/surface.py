@@ -31,6 +31,7 @@ class Forecasts(Surface[Asked, list[Forecast]]):
     """The name of a table in; a row for each series and step ahead out, with the names that Nixtla gives columns."""
 
     answers = "forecasts"
+    pipeline = "time-series-forecasting"
     example = "my.csv"
     files = True
 
@@ -57,6 +58,11 @@ class Forecasts(Surface[Asked, list[Forecast]]):
         names = None if not isinstance(ids, Sequence) else [str(each) for each in ids]
         numbers = numpy.array([numpy.nan if each is None else float(each) for each in y])
         return Asked("the table", Table("the table", list(rows), names, times, {"y": numbers}))
+
+    def from_request(self, body: object) -> Asked:
+        if isinstance(body, str | Asked):
+            raise RegardError(f"numbers or {EXAMPLE} are expected, and not a text")
+        return self.from_json(body)
 
     def lines(self, answer: list[Forecast], options: RunOptions) -> list[str]:
         """CSV with a header."""

@@ -1,0 +1,44 @@
+"""`regard serve`: models behind the APIs that programs already speak. Torch is imported in workers alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.engines.choose import EngineName
+from regard.engines.ctranslate2.plans import ComputeType
+from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from regard.serve.settings import Settings
+
+NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "sentencex", "lxml")
+WORKER = "regard.commands.serve_worker"
+
+
+def require_extra(what: str = "a server") -> None:
+    """Refuse to serve without the packages that it needs."""
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        raise RegardError(f"{what} needs {', '.join(missing)}; install it with: pip install 'regard[serve]'")
+
+
+def serve(models: Sequence[str], settings: Settings, *, runtime: EngineName, compute_type: ComputeType) -> None:
+    """Serve models, given as DIR or NAME=DIR, until a signal."""
+    from regard.serve.process import python
+    from regard.serve.registry import named
+    from regard.serve.server import Server
+
+    paths: dict[str, Path] = named(models)
+    if not settings.local and not settings.keys.known:
+        said = f"anybody who reaches {settings.host} may ask; give keys with --keys FILE"
+        print(f"regard: {said}", file=sys.stderr, flush=True)
+    server = Server.started(settings, [*python(WORKER), runtime, compute_type])
+    try:
+        from regard.serve.running import run  # while the workers start
+
+        run(paths, settings, server)
+    finally:
+        server.pool.kill()

@@ -1,0 +1,232 @@
+"""What every request passes before its protocol sees it: host, origin, key, size and time; and what is counted of it.
+
+A client that leaves cancels its request. Answers to errors have the shape of the protocol whose path was asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterable, MutableMapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.routing import Route, compile_path
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from regard.serve.failures import ServeError, refused, trouble
+from regard.serve.metrics import Metrics, asked
+from regard.serve.protocol import Protocol, Shape, plain
+from regard.serve.settings import LOCAL, Limits, Settings
+
+READING = ("GET", "HEAD", "OPTIONS")
+METHODS = "GET, POST, OPTIONS"
+OLD = 600  # seconds for which a browser remembers what it may send
+
+
+@dataclass
+class Place:
+    """The path that a request asks for: its name for the metrics, and its protocol."""
+
+    endpoint: str
+    protocol: Protocol | None
+
+    @property
+    def shape(self) -> Shape:
+        return plain if self.protocol is None else self.protocol.shape
+
+
+current: ContextVar[Place | None] = ContextVar("current", default=None)
+
+
+class Places:
+    """Which protocol has which path."""
+
+    def __init__(self, protocols: Iterable[Protocol]) -> None:
+        routes = [(each, route) for each in protocols for route in each.router.routes if isinstance(route, Route)]
+        self.fixed = {route.path: each for each, route in routes if "{" not in route.path}
+        self.others = [(compile_path(route.path)[0], route.path, each) for each, route in routes if "{" in route.path]
+
+    def find(self, path: str) -> Place:
+        if path in self.fixed:
+            return Place(path, self.fixed[path])
+        for pattern, name, protocol in self.others:
+            if pattern.match(path):
+                return Place(name, protocol)
+        return Place("other", None)
+
+
+@dataclass
+class Guard:
+    """An ASGI application around another."""
+
+    inner: ASGIApp
+    places: Places
+    settings: Settings
+    metrics: Metrics
+
+    @property
+    def limits(self) -> Limits:
+        return self.settings.limits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.inner(scope, receive, send)
+            return
+        place = self.places.find(scope["path"])
+        current.set(place)
+        begun, headers = time.perf_counter(), Headers(scope=scope)
+        sender = Sender(send, self._allowed(headers.get("origin")))
+        left = False
+        try:
+            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                self._check_origin(scope, headers)
+                await sender.preflight()
+            else:
+                self._check(scope, headers, place)
+                left = await self._answered(scope, await self._body(headers, receive), receive, sender)
+        except ServeError as failure:
+            response = place.shape(failure)
+            response.headers.update(failure.headers)
+            await response(scope, receive, sender)
+        except ConnectionError:
+            left = True
+        except Exception as error:  # its answer was sent
+            print(f"regard: a request failed ({trouble(error)})", file=sys.stderr, flush=True)
+        status = "left" if left else str(sender.status)
+        self.metrics.requests.labels(place.endpoint, asked.get(), status).inc()
+        self.metrics.duration.labels(place.endpoint).observe(time.perf_counter() - begun)
+
+    async def _answered(self, scope: Scope, body: bytes, receive: Receive, send: Sender) -> bool:
+        """Let the protocol answer; whether the client has left before it could."""
+        task = asyncio.current_task()
+        assert task is not None
+        gone = asyncio.Event()
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            if not send.complete:
+                gone.set()
+                task.cancel()
+
+        watching = asyncio.create_task(watch())
+        given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            if given:
+                return given.pop()
+            await asyncio.get_running_loop().create_future()  # the watch above notices when the client leaves
+            raise AssertionError
+
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                await self.inner(scope, replay, send)
+        except asyncio.CancelledError:
+            if not gone.is_set():
+                raise
+            task.uncancel()
+            return True
+        except TimeoutError:
+            if send.status:
+                raise ConnectionAbortedError from None
+            raise ServeError(
+                504, "timeout", f"there was no answer within {self.limits.seconds:g} seconds; ask for less"
+            ) from None
+        finally:
+            watching.cancel()
+        return False
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        """The whole body, if it is not too large and comes in time."""
+        most, parts, size = self.limits.body, list[bytes](), 0
+        given = headers.get("content-length", "0")
+        if given.isdecimal() and int(given) > most:
+            raise refused(f"the request has {given} bytes; at most {most} are read", 413)
+        try:
+            async with asyncio.timeout(self.limits.sending):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ConnectionAbortedError
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > most:
+                        raise refused(f"the request has more than {most} bytes, which is the most that is read", 413)
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError:
+            sentence = f"the request did not arrive within {self.limits.sending:g} seconds"
+            raise ServeError(408, "timeout", sentence) from None
+
+    def _check(self, scope: Scope, headers: Headers, place: Place) -> None:
+        self._check_origin(scope, headers)
+        if place.protocol is not None and (place.protocol.own_keys or scope["path"] in place.protocol.free):
+            return
+        self.settings.keys.admit(bearer(headers))
+
+    def _check_origin(self, scope: Scope, headers: Headers) -> None:
+        """Refuse pages whose host name points at this machine, and pages of other origins that post to it."""
+        host = headers.get("host", "")
+        if self.settings.local and (host.rpartition(":")[0] or host) not in LOCAL:
+            raise ServeError(403, "forbidden", "ask for localhost; this server answers no other name")
+        origin = headers.get("origin")
+        if origin is None or self._allowed(origin) or _place(origin) == host:
+            return
+        if scope["method"] not in READING or scope["method"] == "OPTIONS":
+            raise ServeError(
+                403, "forbidden", "pages of other origins are not answered; the server can allow one with --cors"
+            )
+
+    def _allowed(self, origin: str | None) -> str | None:
+        """What a browser is told about a foreign origin."""
+        if origin is None:
+            return None
+        return "*" if "*" in self.settings.cors else origin if origin in self.settings.cors else None
+
+
+class Sender:
+    """Sends an answer, remembers its status, and adds what browsers are told."""
+
+    def __init__(self, send: Send, origin: str | None) -> None:
+        self.send, self.origin, self.status, self.complete = send, origin, 0, False
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            extra = [(b"x-content-type-options", b"nosniff")]
+            if self.origin is not None:
+                extra += [(b"access-control-allow-origin", self.origin.encode()), (b"vary", b"Origin")]
+            message = {**message, "headers": [*message.get("headers", []), *extra]}
+        elif not message.get("more_body"):
+            self.complete = True
+        await self.send(message)
+
+    async def preflight(self) -> None:
+        """Tell a browser what a page of an allowed origin may send."""
+        headers = {
+            "access-control-allow-methods": METHODS,
+            "access-control-allow-headers": "Authorization, Content-Type",
+            "access-control-max-age": str(OLD),
+        }
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self({"type": "http.response.start", "status": 204, "headers": raw})
+        await self({"type": "http.response.body", "body": b""})
+
+
+def bearer(headers: Headers) -> str | None:
+    """The key of a request: Authorization: Bearer KEY."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() if scheme.lower() == "bearer" else None
+
+
+def _place(origin: str) -> str:
+    """The host and port of an origin; empty if it is not an origin."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""

@@ -1,0 +1,95 @@
+"""A worker as the server sees it: a process, and a connection to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+
+from regard.serve.channel import Message, packed, receive
+from regard.serve.registry import Entry
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")  # one for each worker
+
+Reply = Callable[[Message | None], None]  # receives each message about a job; None when the worker has ended
+
+
+class Process:
+    """One worker. It has one job at a time; `reply` receives what it says of it."""
+
+    numbers = count(1)
+
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
+        self.held: dict[str, list[int]] = {}  # versions of models, by name
+        self.used: dict[str, float] = {}  # when each was asked last
+        self.job: int | None = None
+        self._reply: Reply | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._own, others = socket.socketpair()
+        with others:
+            os.set_inheritable(others.fileno(), True)
+            self.process = subprocess.Popen(
+                [*command, str(others.fileno())],
+                pass_fds=[others.fileno()],
+                env={**os.environ, **dict.fromkeys(THREADS, "1")},
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the server, which lets workers finish
+            )
+
+    @property
+    def idle(self) -> bool:
+        return self.job is None and self._writer is not None
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether it has opened the version of a model that is in use."""
+        return entry.version in self.held.get(entry.name, ())
+
+    async def follow(self, ready: Callable[[], None]) -> None:
+        """Receive replies until the worker ends; `ready` is called when it can be given a job."""
+        reader, self._writer = await asyncio.open_connection(sock=self._own, limit=1 << 20)
+        ready()
+        while (message := await receive(reader)) is not None:
+            if message["id"] != self.job:
+                continue
+            reply = self._reply
+            if "piece" not in message:
+                self.job, self._reply = None, None
+                self.held = message["held"]
+            if reply is not None:
+                reply(message)
+        writer, self._writer = self._writer, None
+        writer.close()
+        reply, self.job, self._reply = self._reply, None, None
+        self.end()
+        if reply is not None:
+            reply(None)
+
+    def start(self, message: Message, reply: Reply) -> None:
+        """Give the worker a job."""
+        assert self.idle
+        assert self._writer is not None
+        self.job, self._reply = next(self.numbers), reply
+        self._writer.write(packed({**message, "id": self.job}))
+
+    def tell(self, message: Message) -> None:
+        """Send what has no reply."""
+        if self._writer is not None:
+            self._writer.write(packed({**message, "id": 0}))
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        with suppress(OSError):
+            self.process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(5)
+
+
+def python(module: str) -> list[str]:
+    """The command that runs a module of this program."""
+    return [sys.executable, "-m", module]

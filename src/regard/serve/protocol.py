@@ -1,0 +1,60 @@
+"""What an adapter of a protocol hands to the application: its paths, and how it says an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from fastapi import APIRouter, Request
+from pydantic import JsonValue
+from starlette.responses import JSONResponse, Response
+
+from regard.serve.failures import ServeError, refused
+
+Shape = Callable[[ServeError], Response]  # an error as a protocol says it; headers are added by the application
+
+
+def plain(failure: ServeError) -> Response:
+    """The shape of regard's own paths: {"error": "a sentence"}."""
+    return JSONResponse({"error": failure.sentence}, failure.status)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Paths that one kind of client asks. `own_keys`: the adapter finds the API key and calls `server.keys.admit`."""
+
+    router: APIRouter
+    shape: Shape = plain
+    own_keys: bool = False
+    free: frozenset[str] = field(default_factory=frozenset)  # paths that need no key
+
+
+async def json_of(request: Request) -> JsonValue:
+    """The JSON of a request; what is none is refused. The size of the body was checked before."""
+    try:
+        found: JsonValue = json.loads((await request.body()).decode(), parse_constant=_no_constant)
+        return found
+    except (ValueError, RecursionError):
+        raise refused("the request is not JSON; send UTF-8 such as {}") from None
+
+
+async def object_of(request: Request) -> dict[str, JsonValue]:
+    """The JSON object of a request."""
+    found = await json_of(request)
+    if not isinstance(found, dict):
+        raise refused("the request must be a JSON object")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def answer(content: object, *, headers: Mapping[str, str] | None = None) -> Response:
+    """JSON with status 200."""
+    try:
+        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        raise ServeError(500, "failed", "the model answered with a number that JSON cannot hold") from None
+    return Response(text.encode("utf-8", "replace"), media_type="application/json", headers=headers)
