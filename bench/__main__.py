@@ -33,6 +33,7 @@ WORKS = {
     "families": ("bench.families:main", "RNN, ConvS2S and Transformer of one size: score, cost, path, time, memory"),
     "listops": ("bench.listops:main", "forms of attention on nested lists of digits, beside a bag of words"),
     "check": ("bench.check:main", "examples that `regard check` looks at in a second, and what it finds"),
+    "prepare": ("bench.prepare:main", "many pairs prepared: peak memory, and pairs a second beside `tokenizers` alone"),
     "sets": ("bench.sets:main", "the largest of ten numbers: mean absolute error of each pooling, as published"),
     "gallery": (
         "bench.gallery:main",

@@ -143,6 +143,24 @@ def train(
 
 
 @app.command()
+def prepare(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="as for `regard train`")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="the model directory to train in; runs/RECIPE by default")
+    ] = None,
+    changes: Changes = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="processes that tokenise; as many as there are cores by default")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Read, filter and tokenise the data of a recipe, so that `regard train` starts at once; go on if interrupted."""
+    from regard.commands.prepare import prepare as prepare_data
+
+    prepare_data(recipe, out=out, changes=changes or [], processes=processes, as_json=as_json)
+
+
+@app.command()
 def check(
     data: Annotated[str, typer.Argument(metavar="DATA", help="pairs or labelled texts (.tsv, …), or plain text")],
     target: Annotated[str | None, typer.Option(help="the targets, if DATA holds the sources line by line")] = None,

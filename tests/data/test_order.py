@@ -41,7 +41,7 @@ def pairs(rows: int = 173) -> SimpleNamespace:
         def __len__(self) -> int:
             return rows
 
-    return Pairs(source=source, target=target)
+    return Pairs(source=source, target=target, release=lambda: None)
 
 
 def rows(count: int = 173) -> list[Row]:

@@ -17,15 +17,16 @@ from rich.status import Status
 from torch import nn
 
 from regard import durable, models, recipes, tasks
-from regard.api.body import codec_of, completed, start_from
+from regard.api.body import completed, start_from
 from regard.api.loading import model_of, path_of
 from regard.api.model import Model
+from regard.api.reading import Data, read_data
 from regard.data.streams import Batch, Stream
 from regard.directory import LABELS, NUMBERS, RECIPE, TOKENIZERS, WEIGHTS, ModelDirectory
 from regard.errors import RegardError, listed
 from regard.interchange.huggingface import Imported
-from regard.recipes import Complete, Recipe, Wish, setting
-from regard.tasks.base import AnyTask, Codec, Extends, Objective, RunOptions, Work
+from regard.recipes import Complete, Recipe, Wish
+from regard.tasks.base import AnyTask, Extends, Objective, RunOptions, Work
 from regard.training import machine
 from regard.training.checkpoint import Checkpoints
 from regard.training.distribution import Crew, joined
@@ -76,14 +77,14 @@ def _joined(recipe: str | Path | Wish, *, out: str | Path | None, changes: Itera
     if models.KINDS[chosen.kind].form not in forms:
         able = ", ".join(kind for form in forms for kind in models.kinds(form))
         raise RegardError(f'task = "{chosen.task}" is for the kinds {able}, and not for kind = "{chosen.kind}"')
-    _make_directory(path)
+    make_run_directory(path)
     with durable.alone(path) if crew.leads else nullcontext():
         return _train(chosen, body, ModelDirectory(path), crew, console)
 
 
 def _train(recipe: Complete, body: Imported | None, directory: ModelDirectory, crew: Crew, console: Console) -> Model:
     crew.first(lambda: durable.sweep(directory.path))
-    begun = _settle(directory, recipe, crew)
+    begun = settle(directory, recipe, crew)
     machine.prepare(recipe.training)
     prepared = prepare(recipe, body, directory, crew, begun=begun, console=console)
     _require_same_data(directory, prepared.batches.checksum, begun=begun, crew=crew)
@@ -125,21 +126,13 @@ def prepare(
     console: Console,
 ) -> Prepared:
     """Read the data and build the model, in a directory where a run was `begun` before or not."""
-    kind, chosen, training = tasks.task(recipe.task), setting(recipe), recipe.training
+    training = recipe.training
     with console.status("reading the examples") as status:
         work = Work(directory.work, Telling(console, status), crew.share)
-        work.tell("reading the examples")
-        splits = crew.in_turn(lambda: kind.open(chosen, work))
-        if not begun:
-            work.tell("learning a vocabulary")
-            crew.first(lambda: directory.write(kind.learn(chosen, splits.train, codec_of(body) if body else None)))
-        codec = directory.codec(recipe.model.ids())
-        task = kind.from_setting(chosen, codec)
-        objective = task.objective(splits)
-        batches = crew.in_turn(lambda: task.batches(splits.train, chosen, work, name="train"))
-        held_out = crew.in_turn(lambda: task.batches(splits.valid, chosen, work, name="valid"))
-        quick = task.quick_exam(splits.valid, held_out)
-        whole = task.exam(splits.judged, RunOptions(recipe.decoding))
+        data = read_data(recipe, body, directory, crew, work, begun=begun)
+        task, held_out = data.task, data.valid
+        quick = task.quick_exam(data.splits.valid, held_out)
+        whole = task.exam(data.splits.judged, RunOptions(recipe.decoding))
     device, each = machine.choose_device(training.device), TRAINED + 4 * bool(training.ema)
     if training.distribution.divides(crew.world):
         each = -(-each // crew.world) + LOADED  # its part, and the whole model while it is judged
@@ -152,11 +145,11 @@ def prepare(
     return Prepared(
         module=module,
         task=task,
-        batches=batches,
-        objective=objective,
+        batches=data.train,
+        objective=data.objective,
         validate=validation(task, held_out, quick, device, crew),
         score=final(whole, console, crew),
-        summary=_summary(recipe, codec, module, {"train": batches, "valid": held_out}),
+        summary=_summary(recipe, data, module),
     )
 
 
@@ -175,25 +168,16 @@ class Telling:
             self.console.out(text)
 
 
-def _summary(recipe: Complete, codec: Codec, module: nn.Module, streams: dict[str, Stream[Batch]]) -> str:
+def _summary(recipe: Complete, data: Data, module: nn.Module) -> str:
     """What is about to be trained, and on which data; printed after all data was read and checked."""
-    lines = [line for name, stream in streams.items() for line in _titled(name, stream.describe())]
-    if codec.tokenizers is not None:
-        both = (codec.tokenizers.source, codec.tokenizers.target)[: 1 if codec.tokenizers.shared else 2]
-        lines.append(f"vocabulary: {' and '.join(f'{each.size:,}' for each in both)} tokens")
-    if codec.labels:
-        lines.append(f"outputs of the head: {len(codec.labels):,}")
+    lines = data.describe()
     parameters = [(parameter.numel(), parameter.requires_grad) for parameter in module.parameters()]
     size, learning = sum(number for number, _ in parameters), sum(number for number, learns in parameters if learns)
     some = f", of which {learning:,} learn" if learning < size else ""
     return "\n".join([*lines, f"model: {recipe.kind}, {size:,} parameters{some}"])
 
 
-def _titled(name: str, lines: list[str]) -> list[str]:
-    return [f"{name}: {lines[0]}", *lines[1:]]
-
-
-def _settle(directory: ModelDirectory, recipe: Complete, crew: Crew) -> bool:
+def settle(directory: ModelDirectory, recipe: Complete, crew: Crew) -> bool:
     """Write the recipe into the directory, and return whether a run was begun there before.
 
     Such a run must have the same recipe, except for the keys in `CHANGEABLE`.
@@ -213,7 +197,7 @@ def _settle(directory: ModelDirectory, recipe: Complete, crew: Crew) -> bool:
     return begun
 
 
-def _make_directory(path: Path) -> None:
+def make_run_directory(path: Path) -> None:
     try:
         durable.make_directory(path)
     except RegardError as error:

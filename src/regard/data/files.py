@@ -1,7 +1,9 @@
 """Lines, rows and objects, one at a time, from files of several forms.
 
-The name decides the form: .tsv, .csv, .jsonl, .parquet, all but the last also with .gz; any other name is read as TSV.
-A name such as "listops:train" stands for examples that are made and not read (see `regard.data.made`).
+The name decides the form: .tsv, .csv, .jsonl, .parquet, all but the last also packed as .gz, .bz2, .xz or .zst; any
+other name is read as TSV. A name such as "listops:train" stands for examples that are made and not read (see
+`regard.data.made`), a name such as "s3://bucket/a.tsv" for a file elsewhere (see `regard.data.remote`), and a name with
+* or ? for all files that it fits.
 
 Exactly a line feed ends a line: other characters that some programs take for line ends (U+2028, a lone carriage
 return) are text. A byte-order mark and the carriage return before a line feed are not part of the text. Nothing
@@ -9,23 +11,23 @@ else is changed.
 """
 
 import csv
-import gzip
 import io
 import json
 import stat
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from regard.data import made
+from regard.data import made, remote
+from regard.data.packing import DAMAGED, packing_of, unpacked, without_packing
+from regard.data.watching import watched
 from regard.errors import RegardError, cut, shown
 
 LONGEST_LINE = 1_000_000  # bytes; a line of this length or more is a damaged or misread file
 SNIFFED = 8192  # bytes at the beginning that tell text from anything else
-DAMAGED_GZIP = (gzip.BadGzipFile, EOFError, zlib.error)
+BUFFER = 1 << 17  # bytes read from a file at a time
 
 
 Column = int | str
@@ -35,7 +37,7 @@ Values = tuple[int, list[object]]  # number, and values of any type
 
 def is_numbered(name: str) -> bool:
     """Whether the columns of a file have numbers unless names are given, as in TSV, and not names, as elsewhere."""
-    return not name.lower().removesuffix(".gz").endswith(tuple(FORMS))
+    return not without_packing(name).endswith(tuple(FORMS))
 
 
 def read_rows(name: str, columns: Sequence[Column], *, numbers: bool = False) -> Iterator[tuple[int, list[str]]]:
@@ -45,17 +47,19 @@ def read_rows(name: str, columns: Sequence[Column], *, numbers: bool = False) ->
     """
     if made.is_made(name):
         return _read_table(name, enumerate(map(list, made.rows(name)), 1), columns, separator="tab")
-    if name.lower().endswith(".parquet.gz"):
-        raise RegardError(f"{name} is a packed Parquet file, which is packed inside already; unpack it with: gunzip")
+    if without_packing(name).endswith(".parquet") and not name.lower().endswith(".parquet"):
+        raise RegardError(
+            f"{name} is a packed Parquet file, which is packed inside already; unpack it, as with: gunzip"
+        )
     for suffix, read in FORMS.items():
-        if name.lower().removesuffix(".gz").endswith(suffix):
+        if without_packing(name).endswith(suffix):
             return read(name, columns, numbers)
     return _read_tsv(name, columns)
 
 
 def read_values(name: str, columns: Sequence[Column]) -> Iterator[Values]:
     """Number and chosen values of each row of a .jsonl or .parquet file, lists among them; a blank line is None."""
-    if name.lower().removesuffix(".gz").endswith(".jsonl"):
+    if without_packing(name).endswith(".jsonl"):
         return _jsonl_values(name, columns)
     if name.lower().endswith(".parquet"):
         return _parquet_values(name, columns)
@@ -71,7 +75,7 @@ def has_column(name: str, column: Column) -> bool:
 
 
 def read_json(name: str) -> Any:
-    """A whole file as JSON, plain or gzip."""
+    """A whole file as JSON, plain or packed."""
     with opened(name) as file:
         try:
             return json.load(file)
@@ -81,17 +85,39 @@ def read_json(name: str) -> Any:
             ) from None
 
 
-def stamp(name: str) -> tuple[str, int, int]:
+def expanded(name: str) -> list[str]:
+    """The files that a name stands for: itself, or with * or ? in it all files that it fits, in the order of names."""
+    if made.is_made(name) or not any(sign in name for sign in "*?["):
+        return [name]
+    if remote.is_url(name):
+        found = remote.matching(name)
+    else:
+        try:
+            path = Path(name).expanduser()
+            if path.exists():
+                return [name]
+            fitting = Path(path.anchor).glob(str(path.relative_to(path.anchor)))
+            found = [str(each) for each in fitting if each.is_file()]
+        except (OSError, RuntimeError, ValueError, NotImplementedError) as error:
+            raise RegardError(f"{shown(name)} is not the name of files ({error}); check it") from None
+    if not found:
+        raise RegardError(f"{cut(name)} fits no file; check the path (here it starts from {Path.cwd()})")
+    return sorted(found)
+
+
+def stamp(name: str) -> tuple[str, int, int | str]:
     """Place, size and time of a file: they change when the file does. Of made examples, the version of their rule."""
     if made.is_made(name):
         return name, made.VERSION, 0
+    if remote.is_url(name):
+        return remote.stamp(name)
     with opened(name):
         path = _path(name).resolve()
         return str(path), path.stat().st_size, path.stat().st_mtime_ns
 
 
 def read_lines(name: str) -> Iterator[tuple[int, str]]:
-    """Number (from 1) and text of each line of a UTF-8 file, plain or gzip."""
+    """Number (from 1) and text of each line of a UTF-8 file, plain or packed."""
     offset = 0
     with opened(name) as file:
         refuse_other_than_text(name, file.peek(SNIFFED)[:SNIFFED])
@@ -111,27 +137,36 @@ def read_lines(name: str) -> Iterator[tuple[int, str]]:
 @contextmanager
 def opened(name: str) -> Iterator["io.BufferedReader[Any]"]:
     """The bytes of a file, unpacked; what is wrong with it is a RegardError."""
+    packing = None
     try:
-        path = _path(name)
-        with path.open("rb") as plain:
-            head = plain.peek(2)[:2]
+        with _raw(name) as raw, io.BufferedReader(watched(raw), BUFFER) as plain:
+            head = plain.peek(8)[:8]
             if not head:
                 raise RegardError(f"{name} is empty; give a file with at least one line")
-            if head == b"\x1f\x8b" or path.suffix.lower() == ".gz":
-                with io.BufferedReader(gzip.GzipFile(fileobj=plain)) as unpacked:
-                    yield unpacked
-            else:
+            packing = packing_of(name, head)
+            if packing is None:
                 yield plain
+            else:
+                with io.BufferedReader(unpacked(plain, packing), BUFFER) as content:
+                    yield content
     except FileNotFoundError:
         raise RegardError(f"{cut(name)} does not exist; check the path (here it starts from {Path.cwd()})") from None
     except IsADirectoryError:
         raise RegardError(f"{name} is a folder; name a file in it") from None
-    except DAMAGED_GZIP as error:
-        raise RegardError(f"{name} is damaged gzip ({error}); fetch or pack it again") from None
-    except OSError as error:
-        raise RegardError(
-            f"{cut(name)} cannot be read ({error.strerror or error}); check the file and your rights"
-        ) from None
+    except DAMAGED as error:
+        if packing is None or (isinstance(error, OSError) and error.errno is not None):
+            raise _unreadable(name, error) from None
+        raise RegardError(f"{name} is damaged {packing} ({cut(error)}); fetch or pack it again") from None
+
+
+def _unreadable(name: str, error: Exception) -> RegardError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return RegardError(f"{cut(name)} cannot be read ({cut(reason)}); check the file and your rights")
+
+
+def _raw(name: str) -> io.RawIOBase:
+    """The bytes of a file as they are stored."""
+    return remote.opened(name) if remote.is_url(name) else _path(name).open("rb", buffering=0)
 
 
 def _path(name: str) -> Path:
@@ -288,7 +323,7 @@ def _parquet_values(name: str, columns: Sequence[Column]) -> Iterator[Values]:
 
     stamp(name)  # a missing or empty file has the same error as in other forms
     try:
-        with pyarrow.parquet.ParquetFile(_path(name)) as file:
+        with _parquet(name) as place, pyarrow.parquet.ParquetFile(place) as file:
             there = file.schema_arrow.names
             places = [_find(name, column, there) if isinstance(column, str) else column - 1 for column in columns]
             if max(places) >= len(there):
@@ -305,6 +340,16 @@ def _parquet_values(name: str, columns: Sequence[Column]) -> Iterator[Values]:
         raise
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
         raise RegardError(f"{name} is not a sound Parquet file ({cut(error)}); fetch or write it again") from None
+
+
+@contextmanager
+def _parquet(name: str) -> Iterator["Path | io.BufferedReader[Any]"]:
+    """Where Parquet is read from: the path of a file here, the bytes of a file elsewhere."""
+    if not remote.is_url(name):
+        yield _path(name)
+        return
+    with opened(name) as file:
+        yield file
 
 
 FORMS: dict[str, Callable[[str, Sequence[Column], bool], Iterator[Row]]] = {

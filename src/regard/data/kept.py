@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from regard import durable
 
 Kept = TypeVar("Kept")
+DAMAGED = (OSError, ValueError, KeyError, TypeError)  # what reading a damaged file or description raises
 
 
 def kept(
@@ -31,35 +32,41 @@ def kept(
     and returns the description without `made_from` and `checksum`.
     """
     durable.sweep(path.parent)
-    digest = sha256(repr(made_from).encode()).hexdigest()
+    digest = digest_of(made_from)
     try:
-        if (stored := _stored(path, digest)) is not None:
-            return read(stored)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if (found := stored(path, digest)) is not None:
+            return read(found)
+    except DAMAGED as error:
         warnings.warn(f"{path} is damaged ({error}) and is made again", RuntimeWarning, stacklevel=3)
-    return read(_made(path, digest, make))
+    return read(made(path, digest, make))
 
 
-def _stored(path: Path, digest: str) -> dict[str, Any] | None:
-    """The stored description; None if there is none, or if the file was made from something else."""
+def digest_of(made_from: Sequence[object]) -> str:
+    return sha256(repr(made_from).encode()).hexdigest()
+
+
+def stored(path: Path, digest: str) -> dict[str, Any] | None:
+    """The stored description; None if there is none, or if the file was made from something else. One of `DAMAGED` is
+    raised if the file or its description is not as it was written."""
     description = path.with_suffix(".json")
     if not description.exists():
         return None
-    stored: dict[str, Any] = json.loads(description.read_text(encoding="utf-8"))
-    if stored["made_from"] != digest:
+    found: dict[str, Any] = json.loads(description.read_text(encoding="utf-8"))
+    if found["made_from"] != digest:
         return None
-    if stored["checksum"] != checksum_of(path):
+    if found["checksum"] != checksum_of(path):
         raise ValueError("the checksum differs")
-    return stored
+    return found
 
 
-def _made(path: Path, digest: str, make: Callable[[Path], Mapping[str, object]]) -> dict[str, Any]:
+def made(path: Path, digest: str, make: Callable[[Path], Mapping[str, object]]) -> dict[str, Any]:
+    """Have `make` write the file, and describe it."""
     with durable.replacing(path) as beside:
         path.parent.mkdir(parents=True, exist_ok=True)
         facts = make(beside)
-        made = {"made_from": digest, "checksum": checksum_of(beside), **facts}
-    durable.write_file(path.with_suffix(".json"), json.dumps(made).encode())
-    return made
+        described = {"made_from": digest, "checksum": checksum_of(beside), **facts}
+    durable.write_file(path.with_suffix(".json"), json.dumps(described).encode())
+    return described
 
 
 def checksum_of(path: Path) -> str:

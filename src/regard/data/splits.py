@@ -1,17 +1,19 @@
 """The sets for training, validation and test, and examples held out of training for validation."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Generic, Protocol, TypeVar
 
 import numpy
+from numpy.typing import NDArray
 
 from regard.checking import Settings
 from regard.errors import RegardError
 
 SetT = TypeVar("SetT")
+BLOCK = 1 << 16  # hashes that are counted at a time
 
 
 class DataTable(Settings):
@@ -54,23 +56,40 @@ def hold_out(keys: Iterable[str], *, amount: int | float | None, seed: int, leas
     closely and never exceeded, except that at least `least` keys are held out, and at least as many are left.
     """
     hashes = numpy.frombuffer(array("Q", (key_hash(key, seed) for key in keys)), dtype=numpy.uint64)
-    different, examples = numpy.unique(hashes, return_counts=True)
-    wanted = _wanted(len(hashes), amount)
-    wanted = max(wanted, least)
-    if len(different) < 2 * least or wanted > len(hashes) - least:
+    hashes.sort()  # in place: there may be many
+    different = int(numpy.count_nonzero(hashes[1:] != hashes[:-1])) + bool(len(hashes))
+    wanted = max(_wanted(len(hashes), amount), least)
+    if different < 2 * least or wanted > len(hashes) - least:
         raise RegardError(
-            f"{len(hashes):,} examples with {len(different):,} different texts are too few to hold {wanted:,} out for "
+            f"{len(hashes):,} examples with {different:,} different texts are too few to hold {wanted:,} out for "
             f"validation and keep at least {least}; name a file as data.valid, add examples, or set data.hold_out lower"
         )
-    chosen: list[int] = []
-    for key, size in zip(different.tolist(), examples.tolist(), strict=True):
-        if wanted == 0 or len(chosen) == len(different) - least:
+    chosen: set[int] = set()
+    for key, size in _runs(hashes):
+        if wanted == 0 or len(chosen) == different - least:
             break
         if size <= wanted:
-            chosen.append(key)
+            chosen.add(key)
             wanted -= size
-    rest = [key for key in different[numpy.argsort(examples, kind="stable")].tolist() if key not in chosen]
-    return HeldOut(seed, frozenset([*chosen, *rest[: max(least - len(chosen), 0)]]))
+    if len(chosen) < least:
+        rest = sorted((size, key) for key, size in _runs(hashes) if key not in chosen)
+        chosen.update(key for _, key in rest[: least - len(chosen)])
+    return HeldOut(seed, frozenset(chosen))
+
+
+def _runs(ordered: NDArray[numpy.uint64]) -> Iterator[tuple[int, int]]:
+    """Each value of a sorted array once, with how often it is there."""
+    begin = 0
+    while begin < len(ordered):
+        block = ordered[begin : begin + BLOCK]
+        ends = numpy.flatnonzero(block[1:] != block[:-1]) + 1
+        if begin + len(block) < len(ordered) and len(ends):
+            block = block[: ends[-1]]  # the last run may go on
+        elif begin + len(block) < len(ordered):
+            block = ordered[begin : int(numpy.searchsorted(ordered, block[0], side="right"))]
+        values, sizes = numpy.unique(block, return_counts=True)
+        yield from zip(values.tolist(), sizes.tolist(), strict=True)
+        begin += len(block)
 
 
 class Keyed(Protocol):

@@ -1,19 +1,22 @@
 """Text ↔ ids, without torch."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
+import numpy
 import tokenizers
-from pydantic import Field, model_validator
+from numpy.typing import NDArray
+from pydantic import Field, JsonValue, model_validator
 
 from regard import durable
 from regard.checking import Settings
 from regard.data.tokenizer_file import read_file, require_usable
-from regard.data.vocabularies import SPACE, Kind, Split, learn
+from regard.data.vocabularies import SPACE, Kind, Split, evenly, learn
 from regard.errors import RegardError
 from regard.special import NAMES, OWN, Special
 
@@ -92,12 +95,23 @@ class Tokenizer:
 
     def encode(self, texts: list[str]) -> list[list[int]]:
         """The ids of each text."""
+        return [self._without_special(encoding.ids) for encoding in self._encodings(texts)]
+
+    def encode_flat(self, texts: list[str]) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64]]:
+        """The ids of all texts, one after the other, and the number of ids of each text."""
+        rows = [encoding.ids for encoding in self._encodings(texts)]
+        lengths = numpy.fromiter(map(len, rows), dtype=numpy.int64, count=len(rows))
+        ids = numpy.fromiter(chain.from_iterable(rows), dtype=numpy.int64, count=int(lengths.sum()))
+        if self.special.unk is not None:
+            ids[numpy.isin(ids, list(self.special.silent))] = self.special.unk
+        return ids, lengths
+
+    def _encodings(self, texts: list[str]) -> list[tokenizers.Encoding]:
         try:
-            encodings = self.inner.encode_batch_fast(texts, add_special_tokens=False)
+            return self.inner.encode_batch_fast(texts, add_special_tokens=False)
         except TypeError:
             _refuse_surrogates(texts)
             raise
-        return [self._without_special(encoding.ids) for encoding in encodings]
 
     def encode_around(self, text: str, gap: str) -> list[list[int]]:
         """The ids of the parts of a text between gaps, each of which stands for one token.
@@ -240,7 +254,8 @@ class Tokenizers:
 
     @classmethod
     def train(cls, examples: Iterable[Sides], config: TokenizerConfig) -> Self:
-        """Learns from the texts of `examples`, which are read twice when the sides are separate."""
+        """Learns from the texts of `examples`, or from a part of them if they are many."""
+        examples = evenly(examples, size=lambda pair: len(pair.source) + len(pair.target))
         if config.shared:
             return cls(Tokenizer.learn((text for pair in examples for text in (pair.source, pair.target)), config))
         target = {
@@ -255,6 +270,19 @@ class Tokenizers:
     @property
     def fingerprint(self) -> str:
         return sha256((self.source.json + self.target.json).encode()).hexdigest()
+
+    def settings(self) -> dict[str, JsonValue]:
+        """All that makes the same tokenizers in another process."""
+        target = None if self.shared else self.target.json
+        return {"source": self.source.json, "target": target, "special": self.special.model_dump()}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """The opposite of `settings`."""
+        special = Special(**settings["special"])
+        both = (settings["source"], settings["target"])
+        inner = [tokenizers.Tokenizer.from_str(each) for each in both if each is not None]
+        return cls(*(Tokenizer(each, special=special) for each in inner))
 
     def save(self, folder: str | Path) -> None:
         """tokenizer.json, or source.json and target.json."""

@@ -17,7 +17,7 @@ With `lowercase`, capitals are lost as well.
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from typing import Literal, TypeVar
 
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
@@ -27,6 +27,7 @@ from regard.special import NAMES, UNK
 
 Kind = Literal["bpe", "unigram", "wordpiece", "bytes", "byte_bpe", "characters", "words"]
 Split = Literal["punctuation", "spaces"]
+Item = TypeVar("Item")
 
 SPACE = "▁"
 PIECES = {  # a piece never crosses the borders of these patterns
@@ -35,8 +36,24 @@ PIECES = {  # a piece never crosses the borders of these patterns
 }
 CONTINUED = "##"
 FEWEST = 2  # a merge seen only once would memorise a word
+ENOUGH = 50_000_000  # characters to learn from; more of them change few entries, and take memory and time
 LONGEST = 10_000  # characters of a text to learn from: the time of merging is quadratic in a word's length
 NEVER = -1000.0  # log-probability of a piece that text must not be cut into
+
+
+def evenly(items: Iterable[Item], *, size: Callable[[Item], int], most: int = ENOUGH) -> list[Item]:
+    """Every item, every second one, every fourth one and so on: as many as have no more than `most` characters."""
+    kept: list[Item] = []
+    step, characters = 1, 0
+    for number, item in enumerate(items):
+        if number % step:
+            continue
+        kept.append(item)
+        characters += size(item)
+        while characters > most and len(kept) > 1:
+            kept = kept[::2]
+            step, characters = step * 2, sum(map(size, kept))
+    return kept
 
 
 def learn(

@@ -32,7 +32,7 @@ DOLLAR = 1 << 11
 SPACES = 1 << 12  # two spaces in a row
 SPACED = 1 << 13  # a space before a full stop, a comma or an apostrophe
 RUN = 1 << 14  # the same byte eight times in a row
-STUTTER = 1 << 15  # three words of the same length in a row
+STUTTER = 1 << 15  # three words of the same length in a row that begin alike, as far as their first bytes tell
 STRETCH = 1 << 16  # sixty bytes without a space
 
 LONG_WORD, LONG_RUN = 60, 8  # bytes
@@ -58,8 +58,24 @@ def _table() -> NDArray[numpy.uint32]:
 
 
 _FLAGS = _table()
-_LETTER = numpy.zeros(256, dtype=bool)
-_LETTER[[*range(65, 91), *range(97, 123), *range(128, 256)]] = True
+
+
+# what a byte adds to the counts of its cell: 16 bits for each of characters, words, letters and solid bytes
+_PLACES = (0, 16, 32, 48)
+_CHARACTERS, _WORDS, _LETTERS, _SOLID = _PLACES
+_FIELD = numpy.uint64(0xFFFF)
+
+
+def _counted() -> NDArray[numpy.uint64]:
+    table = numpy.zeros(256, dtype=numpy.uint64)
+    separators = (_TAB, _LINE)
+    table[[byte for byte in range(256) if byte & 0xC0 != 0x80 and byte not in separators]] += 1 << _CHARACTERS
+    table[[*range(65, 91), *range(97, 123), *range(128, 256)]] += 1 << _LETTERS
+    table[_SPACE + 1 :] += 1 << _SOLID
+    return table
+
+
+_COUNTED = _counted()
 
 
 @dataclass(frozen=True)
@@ -84,36 +100,46 @@ class Block:
     def _starts(self) -> NDArray[numpy.int64]:
         return numpy.concatenate([[0], self._ends[:-1] + 1])
 
-    def _in_cells(self, values: NDArray[numpy.int64]) -> NDArray[numpy.int64]:
-        return values.reshape(len(self.rows), -1)
-
-    def _sums(self, of: NDArray[numpy.bool_]) -> NDArray[numpy.int64]:
-        """How often something is so in each cell: (bytes,) → (n, w)"""
-        total = numpy.concatenate([[0], numpy.cumsum(of, dtype=numpy.int64)])
-        return self._in_cells(total[self._ends] - total[self._starts])
+    def _in_cells(self, values: NDArray[numpy.integer]) -> NDArray[numpy.int64]:
+        return values.astype(numpy.int64).reshape(len(self.rows), -1)
 
     @cached_property
-    def characters(self) -> NDArray[numpy.int64]:
-        """(n, w)"""
-        return self._sums((self._bytes & 0xC0) != 0x80)
+    def _counts(self) -> tuple[NDArray[numpy.int64], ...]:
+        """Characters, words, bytes of letters, and bytes that are no spaces in each cell: (n, w) each.
 
-    @cached_property
-    def words(self) -> NDArray[numpy.int64]:
-        """Groups of characters between spaces: (n, w)"""
+        Each count has 16 bits of one number for each byte, and all are summed at once. A cell may be longer than
+        these bits can count: then each is summed by itself.
+        """
         content = self._bytes
+        marks = _COUNTED[content]
         begins = content > _SPACE
         begins[1:] &= content[:-1] <= _SPACE
-        return self._sums(begins)
+        marks[numpy.flatnonzero(begins)] += numpy.uint64(1 << _WORDS)
+        if int((self._ends - self._starts).max(initial=0)) < 1 << 16:
+            sums = numpy.add.reduceat(marks, self._starts)
+            return tuple(self._in_cells((sums >> numpy.uint64(place)) & _FIELD) for place in _PLACES)
+        apart = ((marks >> numpy.uint64(place)) & _FIELD for place in _PLACES)
+        return tuple(self._in_cells(numpy.add.reduceat(each, self._starts)) for each in apart)
 
-    @cached_property
+    @property
+    def characters(self) -> NDArray[numpy.int64]:
+        """(n, w)"""
+        return self._counts[0]
+
+    @property
+    def words(self) -> NDArray[numpy.int64]:
+        """Groups of characters between spaces: (n, w)"""
+        return self._counts[1]
+
+    @property
     def letters(self) -> NDArray[numpy.int64]:
         """Bytes of letters, with every byte beyond ASCII: (n, w)"""
-        return self._sums(_LETTER[self._bytes])
+        return self._counts[2]
 
-    @cached_property
+    @property
     def solid(self) -> NDArray[numpy.int64]:
         """Bytes that are no spaces: (n, w)"""
-        return self._sums(self._bytes > _SPACE)
+        return self._counts[3]
 
     @cached_property
     def flags(self) -> NDArray[numpy.int64]:
@@ -121,13 +147,17 @@ class Block:
         content = self._bytes
         marks = _FLAGS[content]
         space = content == _SPACE
-        after = numpy.concatenate([content[1:], [_LINE]])
-        marks[space & (after == _SPACE)] |= SPACES
-        marks[space & ((after == 46) | (after == 44) | (after == 39))] |= SPACED
-        marks[((content == 58) & (after == 47)) | ((content == 119) & (after == 119))] |= ADDRESS
-        marks[(content == 0xC3) & ((after == 0x82) | (after == 0x83))] |= ODD  # Â and Ã
-        marks[_runs(content == after, LONG_RUN - 1)] |= RUN
-        found = self._in_cells(numpy.bitwise_or.reduceat(marks, self._starts).astype(numpy.int64))
+        after = numpy.append(content[1:], numpy.uint8(_LINE))
+        where = {
+            SPACES: space & (after == _SPACE),
+            SPACED: space & ((after == 46) | (after == 44) | (after == 39)),
+            ADDRESS: ((content == 58) & (after == 47)) | ((content == 119) & (after == 119)),
+            ODD: (content == 0xC3) & ((after == 0x82) | (after == 0x83)),  # Â and Ã
+            RUN: _runs(content == after, LONG_RUN - 1),
+        }
+        for flag, places in where.items():
+            marks[numpy.flatnonzero(places)] |= flag
+        found = self._in_cells(numpy.bitwise_or.reduceat(marks, self._starts))
         self._add_words(found)
         return found
 
@@ -138,9 +168,10 @@ class Block:
         cell = numpy.searchsorted(self._ends, ends)
         flat = flags.reshape(-1)
         flat[cell[lengths >= LONG_WORD]] |= STRETCH
-        alike = (lengths[2:] == lengths[1:-1]) & (lengths[1:-1] == lengths[:-2]) & (lengths[2:] > 0)
-        inside = (cell[2:] == cell[:-2]) & alike
-        flat[cell[2:][inside]] |= STUTTER
+        letter = self._bytes[ends - lengths] | 0x20  # the first of each word, whatever its case
+        same = (lengths[1:] == lengths[:-1]) & ((letter[1:] == letter[:-1]) | (letter[1:] >= 0x80))
+        third = numpy.flatnonzero(same[1:] & same[:-1] & (lengths[2:] > 0)) + 2
+        flat[cell[third[cell[third] == cell[third - 2]]]] |= STUTTER
 
     @cached_property
     def edges(self) -> NDArray[numpy.bool_]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -33,7 +33,7 @@ class Compared:
 
     tests: Iterable[tuple[str, ...]] = ()  # the examples of the test data
     labelled: bool = False
-    _pairs: set[int] = field(default_factory=set)
+    _pairs: set[int] = field(default_factory=set)  # but not those of a source and its first target
     _targets: dict[int, int] = field(default_factory=dict)  # source → its first target
     _sources: Counter[int] = field(default_factory=Counter)  # how many sources a target has
     _test_pairs: set[int] = field(default_factory=set)
@@ -45,18 +45,22 @@ class Compared:
             self._test_pairs.add(_key("\t".join(cells)))
             self._test_sources.add(_key(plain(cells[0])))
 
-    def is_new(self, cells: list[str]) -> bool:
-        """Whether an example has nothing in common with those before it. It is remembered; if it is not new, `look`
-        says what it has in common."""
-        if self._test_sources or self.labelled or len(cells) == 1:
-            return False
-        source, target = hash(cells[0]), hash(cells[1])
-        if source in self._targets or self._sources[target] >= BOILERPLATE - 1:
-            return False
-        self._pairs.add(hash((source, target)))
-        self._targets[source] = target
-        self._sources[target] += 1
-        return True
+    def not_new(self, rows: Sequence[list[str]], numbers: Iterable[int]) -> Iterator[int]:
+        """The numbers of those rows that have something in common with rows before them: `look` says what, and must
+        be asked before the next number is taken. The other rows are remembered."""
+        if self._test_sources or self.labelled or (rows and len(rows[0]) == 1):
+            yield from numbers
+            return
+        targets, sources = self._targets, self._sources
+        for number in numbers:
+            cells = rows[number]
+            source, target = hash(cells[0]), hash(cells[1])
+            others = sources.get(target, 0)
+            if source in targets or others >= BOILERPLATE - 1:
+                yield number
+                continue
+            targets[source] = target
+            sources[target] = others + 1
 
     def look(self, cells: list[str]) -> Iterator[Found]:
         """The defects that an example has beside those before it. An example that is dropped is not remembered."""
@@ -68,7 +72,7 @@ class Compared:
         if self._test_sources and _key(plain(cells[0])) in self._test_sources:
             yield "leaked source", "a text of the test data, with another answer", "dropped"
             return
-        if whole in self._pairs:
+        if whole in self._pairs or (len(cells) > 1 and not self.labelled and self._targets.get(source) == target):
             yield "duplicate", "an example that was there before", "dropped"
             return
         self._pairs.add(whole)

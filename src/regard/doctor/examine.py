@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Literal
 
 import numpy
@@ -113,14 +114,14 @@ class Examination:
                 self._drop(block, row, "no label", "an example without a label", dropped)
         self._tell_scripts(block, dropped)
         self._tell_languages(block, dropped)
-        for row, cells in enumerate(block.rows):
-            if not dropped[row] and not self._compared.is_new(cells):
-                for name, about, outcome in self._compared.look(cells):
-                    if outcome == "dropped":
-                        self._drop(block, row, name, about, dropped)
-                    else:
-                        self.report.found(name, about, outcome, *self._place(block, row, 0), cells[0])
-        left = [cells for row, cells in enumerate(block.rows) if not dropped[row]]
+        for row in self._compared.not_new(block.rows, numpy.flatnonzero(~dropped).tolist()):
+            cells = block.rows[row]
+            for name, about, outcome in self._compared.look(cells):
+                if outcome == "dropped":
+                    self._drop(block, row, name, about, dropped)
+                else:
+                    self.report.found(name, about, outcome, *self._place(block, row, 0), cells[0])
+        left = list(compress(block.rows, ~dropped))
         self.report.left += len(left)
         yield from left
 

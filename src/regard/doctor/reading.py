@@ -17,7 +17,7 @@ from regard.doctor.block import Block
 from regard.doctor.report import Report
 from regard.errors import RegardError
 
-TOGETHER = 1 << 14  # examples of a block
+TOGETHER = 1 << 13  # examples of a block
 SEPARATORS = {"|||": "|||", ";": "a semicolon", ",": "a comma", "|": "a vertical bar"}
 CHUNK = 1 << 20  # bytes decoded together
 
@@ -26,22 +26,27 @@ Line = tuple[int, str]
 
 def lines(name: str, report: Report) -> Iterator[Line]:
     """Number and text of each line, decoded. Line ends of other systems and wrong bytes are reported and mended."""
+    for number, texts in _together(name, report):
+        yield from enumerate(texts, number)
+
+
+def _together(name: str, report: Report) -> Iterator[tuple[int, list[str]]]:
+    """The same, many lines at a time, with the number of the first."""
     with opened(name) as file:
         head = file.peek(4)[:4]
         if head.startswith((b"\xff\xfe", b"\xfe\xff")):
             report.found("UTF-16", "a file in UTF-16", "mended", name, 1, "")
             with io.TextIOWrapper(file, "utf-16", errors="replace", newline="\n") as text:
-                yield from _numbered(text)
+                yield from ((number, [_ended(line)]) for number, line in enumerate(text, 1))
             return
         number = 1
         while some := file.readlines(CHUNK):
-            yield from enumerate(_decoded_together(some, name, number, report), number)
+            yield number, _decoded_together(some, name, number, report)
             number += len(some)
 
 
-def _numbered(file: Iterable[str]) -> Iterator[Line]:
-    for number, text in enumerate(file, 1):
-        yield number, text.removesuffix("\n").removesuffix("\r")
+def _ended(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")
 
 
 def _decoded_together(lines: list[bytes], name: str, number: int, report: Report) -> list[str]:
@@ -80,8 +85,20 @@ def tables(
         for number, cells in read_rows(name, columns or list(range(1, width + 1)), numbers=True):
             yield number, [cell.replace("\t", " ").replace("\n", " ") for cell in cells]
         return
-    for number, text in lines(name, report):
-        cells = text.split("\t")
+    for first, texts in _together(name, report):
+        rows = [text.split("\t") for text in texts]
+        if set(map(len, rows)) == {width}:
+            yield from enumerate(rows, first)
+        else:
+            yield from _of_width(name, width, report, enumerate(rows, first))
+
+
+def _of_width(
+    name: str, width: int, report: Report, rows: Iterable[tuple[int, list[str]]]
+) -> Iterator[tuple[int, list[str]]]:
+    """The rows with `width` columns; others are reported."""
+    for number, cells in rows:
+        text = "\t".join(cells)
         if len(cells) == width:
             yield number, cells
         elif not text.strip():

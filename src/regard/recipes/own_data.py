@@ -13,8 +13,9 @@ from itertools import islice
 from pathlib import Path
 from statistics import mean
 
-from regard.data.files import Column, is_numbered, read_lines, read_object
+from regard.data.files import Column, expanded, is_numbered, read_lines, read_object
 from regard.data.pictures.sources import holds_pictures, parts_of
+from regard.data.remote import is_url
 from regard.data.series.dates import is_date
 from regard.errors import RegardError, listed
 
@@ -145,8 +146,9 @@ def find_columns(entry: object, roles: Sequence[str]) -> tuple[dict[str, Column]
 
     Nothing is found in what is not a file; that is reported when it is read.
     """
-    name = entry[0] if isinstance(entry, list) and entry else entry
-    if not isinstance(name, str) or not _is_file(name):
+    named = entry[0] if isinstance(entry, list) and entry else entry
+    name = _first_file(named) if isinstance(named, str) else None
+    if name is None:
         return {}, ""
     sample = look_at(name)
     if found := sample.a_set() if "set" in roles else sample.named(roles):
@@ -229,8 +231,10 @@ def _told(columns: Mapping[str, Column], how: str) -> str:
     return f"columns: {', '.join(f'{role} = {column!r}' for role, column in columns.items())} ({how})"
 
 
-def _is_file(name: str) -> bool:
+def _first_file(name: str) -> str | None:
+    """The first file that a name stands for, if there is one."""
     try:
-        return Path(name).expanduser().is_file()
+        first = expanded(name)[0]
+        return first if is_url(first) or Path(first).expanduser().is_file() else None
     except (OSError, ValueError, RuntimeError):
-        return False
+        return None

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from regard.data.packing import SUFFIXES
 from regard.errors import unknown_name
 
 Size = Mapping[str, Any]
@@ -127,7 +128,7 @@ PRESETS: dict[str, Mapping[str, Size]] = {
 
 # preset = "auto": the largest size that the kind has whose data, in megabytes of text on both sides, is there
 FITTING = (("tiny", 0), ("small", 100), ("base", 500))
-UNPACKED = 3  # how much larger text is than its .gz or .parquet, about
+UNPACKED = 3  # how much larger text is than when it is packed, about
 
 
 def fill_in(model: Mapping[str, Any], *, data: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -155,6 +156,8 @@ def _megabytes(entry: Any) -> float:
     if isinstance(entry, list):
         return sum(map(_megabytes, entry))
     path = Path(str(entry))
+    if any(sign in path.name for sign in "*?"):
+        return sum(_megabytes(str(each)) for each in path.parent.glob(path.name))
     if not path.is_file():
         return 0.0
-    return path.stat().st_size * (UNPACKED if path.suffix in (".gz", ".parquet") else 1) / 1e6
+    return path.stat().st_size * (UNPACKED if path.suffix in (*SUFFIXES, ".parquet") else 1) / 1e6

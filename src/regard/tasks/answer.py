@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.data.files import read_json, read_lines, read_object
+from regard.data.packing import without_packing
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import Row
 from regard.errors import RegardError
@@ -125,7 +126,7 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
     def examples(cls, name: str, data: AnswerData) -> Iterator[Question]:
         """SQuAD's JSON, or JSONL with context, question and answers: {"text": […], "answer_start": […]}, or answer and
         answer_start."""
-        found = _from_lines(name) if name.lower().removesuffix(".gz").endswith(".jsonl") else _from_articles(name)
+        found = _from_lines(name) if without_packing(name).endswith(".jsonl") else _from_articles(name)
         for question in found:
             if not question.answers and not data.impossible:
                 raise RegardError(

@@ -232,6 +232,12 @@ class Tell(Protocol):
     def __call__(self, text: str, *, milestone: bool = False) -> None: ...
 
 
+class Bar(Protocol):
+    """Shows how much of something was read, and which share that is."""
+
+    def __call__(self, what: str, count: int, unit: str, share: float) -> None: ...
+
+
 @dataclass(frozen=True)
 class Work:
     """Where data is prepared, for which process, and what receives reports of progress."""
@@ -239,6 +245,15 @@ class Work:
     folder: Path
     tell: Tell
     share: Share = field(default_factory=Share)
+    processes: int = 1  # that prepare data together
+    bar: Bar | None = None  # receives counts in place of `tell`
+
+    def advance(self, what: str, count: int, unit: str, share: float) -> None:
+        """Report how far the reading of something is: a count, and the share of its files."""
+        if self.bar is None:
+            self.tell(f"reading {what}: {count:,} {unit}")
+        else:
+            self.bar(what, count, unit, share)
 
 
 @dataclass(frozen=True)

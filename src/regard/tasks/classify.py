@@ -95,7 +95,7 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
     def from_setting(cls, setting: Setting[LabelledData], codec: Codec) -> Self:
         data = setting.data
         rows = Rows.of(setting.model, codec, max_length=data.max_length)
-        pairs = data.columns.pair is not None if data.train else None
+        pairs = data.columns.pair is not None if data.train or data.mix else None
         return cls(rows, codec.labels, smoothing=setting.label_smoothing, pairs=pairs)
 
     @classmethod

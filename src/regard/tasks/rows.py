@@ -7,12 +7,14 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
+from regard.data.files import expanded
+from regard.data.mixing import Mixing, Weighted, mixing_of, require_one_way
 from regard.data.rows.batches import Draw, RowBatch, RowStream, in_order_of_length
 from regard.data.rows.framing import Framing, Row
 from regard.data.splits import DataTable, Splits, divide
@@ -44,16 +46,39 @@ ANY_LENGTH = 1 << 20  # tokens, for a model without a longest input
 QUICK = 2000  # examples that validation answers: enough to rank checkpoints by
 
 
+class WeightedFiles(Weighted):
+    """A corpus of a mixture."""
+
+    path: str | list[str]
+
+
 class RowsData(DataTable):
     """What the [data] of every task on rows of text has."""
 
-    train: str | list[str] | None = Field(None, description="a file, or a list of files")
+    train: str | list[str] | None = Field(
+        None, description='a file or URL, "parts/*.tsv.zst" for several, or a list of such'
+    )
+    mix: list[WeightedFiles] | None = Field(
+        None, min_length=1, description="instead of train: corpora, each with a path as train and a weight"
+    )
+    temperature: PositiveFloat = Field(
+        1.0, description="of mix: 1 takes examples by the sizes of corpora × weight, more takes more of small ones"
+    )
     valid: str | list[str] | None = Field(None, description="as train; without it, examples are held out of train")
     test: str | list[str] | None = Field(None, description="as train")
     max_length: PositiveInt = Field(128, description="longest input in tokens, special tokens included")
     hold_out: PositiveInt | float | None = Field(
         None, description="examples held out: a number or a share; 2 % if not given"
     )
+
+    @model_validator(mode="after")
+    def _one_way_to_train(self) -> Self:
+        require_one_way(self.train, self.mix, self.temperature)
+        return self
+
+    @property
+    def mixing(self) -> Mixing | None:
+        return mixing_of(self.mix, self.temperature)
 
 
 class Example(Protocol):
@@ -242,8 +267,7 @@ class RowsTask(
     def read(cls, entry: object, data: RowsDataT, *, key: str) -> list[ExampleT]:
         if not entry:
             raise RegardError(f"{key} is missing; name a file, such as --set {key}=my.tsv")
-        names = entry if isinstance(entry, list) else [entry]
-        found = [example for name in names for example in cls.examples(str(name), data)]
+        found = [example for name in _files(entry) for example in cls.examples(name, data)]
         if not found:
             raise RegardError(f"{key} = {entry!r} has no examples; name another file")
         return found
@@ -251,7 +275,10 @@ class RowsTask(
     @classmethod
     def open(cls, setting: Setting[RowsDataT], work: Work | None) -> Splits[list[ExampleT]]:
         data = setting.data
-        train = cls.read(data.train, data, key="data.train")
+        if data.mix:
+            train = cls.read([name for corpus in data.mix for name in _files(corpus.path)], data, key="data.mix")
+        else:
+            train = cls.read(data.train, data, key="data.train")
         test = cls.read(data.test, data, key="data.test") if data.test else None
         if data.valid:
             return Splits(train, cls.read(data.valid, data, key="data.valid"), test)
@@ -278,8 +305,13 @@ class RowsTask(
         return headed(body_config(model), classes=len(self.labels), pooled=pooled, vocabulary=size)
 
     def batches(self, examples: list[ExampleT], setting: Setting[RowsDataT], work: Work, *, name: str) -> RowStream:
+        mixing = setting.data.mixing if name == "train" else None
+        parts = [examples] if mixing is None else self.corpora(examples, setting.data)
+        rows = [self.encode(part) for part in parts]
         return RowStream(
-            self.encode(examples),
+            [row for part in rows for row in part],
+            mixing=mixing,
+            parts=[len(part) for part in rows],
             batch_tokens=setting.batch_tokens,
             seed=setting.seed,
             special=self.rows.framing.special,
@@ -291,6 +323,15 @@ class RowsTask(
         assert isinstance(batch, RowBatch)
         rows = [row[:length] for row, length in zip(batch.tokens.tolist(), batch.lengths.tolist(), strict=True)]
         return [{"text": text} for text in self.rows.tokenizer.decode(rows)]
+
+    @staticmethod
+    def corpora(examples: Sequence[ExampleT], data: RowsData) -> list[list[ExampleT]]:
+        """The examples of each corpus of a mixture, by the files that they were read from."""
+        owner = {name: number for number, corpus in enumerate(data.mix or ()) for name in _files(corpus.path)}
+        found: list[list[ExampleT]] = [[] for _ in data.mix or ()]
+        for example in examples:
+            found[owner[example.place.rpartition(":")[0]]].append(example)
+        return found
 
     def drawing(self) -> Draw | None:
         """What changes each row at random, anew in each epoch, and once for validation."""
@@ -309,6 +350,11 @@ class RowsTask(
 
     def exam(self, examples: list[ExampleT], options: RunOptions, *, tokenize: str = "13a") -> Exam:
         return Exam(f"{len(examples):,} examples", lambda model: self.scores(model, examples))
+
+
+def _files(entry: object) -> list[str]:
+    """All files of an entry of [data], where a name with * or ? stands for many."""
+    return [each for name in (entry if isinstance(entry, list) else [entry]) for each in expanded(str(name))]
 
 
 def body_config(model: ModelConfig) -> BodyConfig:

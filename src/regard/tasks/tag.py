@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from regard.checking import Settings
 from regard.data.files import read_lines, read_object
+from regard.data.packing import without_packing
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import IGNORED, Row
 from regard.data.splits import Splits
@@ -147,7 +148,7 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
     @classmethod
     def examples(cls, name: str, data: TaggedData) -> Iterator[Tagged]:
         """The sentences of a file: .jsonl, or a word and its tag on each line and a blank line after each sentence."""
-        if name.lower().removesuffix(".gz").endswith(".jsonl"):
+        if without_packing(name).endswith(".jsonl"):
             return _read_objects(name, data.columns)
         return _read_conll(name, data.columns)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.pairs import corpus as module
+from regard.data.pairs import shard
 from regard.data.pairs.corpus import Corpus, prepare
 from regard.data.pairs.examples import Examples, open_examples
 from regard.data.pairs.filters import Filters
@@ -43,10 +43,15 @@ def stamps(folder: Path) -> list[int]:
 def test_rows_are_what_was_encoded_and_filtered(
     examples: Examples, tokenizers: Tokenizers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(module, "CHUNK_PAIRS", chunk)
+    monkeypatch.setattr(shard, "CHUNK_PAIRS", chunk)
     seen: list[int] = []
     corpus = prepare(
-        examples, tokenizers, folder=tmp_path / "c", name="train", filters=Filters(max_length=47), progress=seen.append
+        examples,
+        tokenizers,
+        folder=tmp_path / "c",
+        name="train",
+        filters=Filters(max_length=47),
+        progress=lambda pairs, _: seen.append(pairs),
     )
     expected = [row for row in ROWS if all(row) and len(row[0]) <= 47]
     assert rows(corpus, tokenizers) == expected

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from regard.data.files import opened
 from regard.data.graphs.graph import UNKNOWN, Features, Graph, Numbers, Rows, connected
 from regard.data.made.lookup import is_drawn, lookups
+from regard.data.packing import without_packing
 from regard.errors import RegardError, cut, listed, shown
 
 SPLITS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
@@ -246,7 +247,7 @@ def _table(name: str, *, header: bool) -> Any:
     """A table of pyarrow; every cell of a CSV or TSV is text."""
     from pyarrow import ArrowException, csv, parquet, string
 
-    plain = name.lower().removesuffix(".gz")
+    plain = without_packing(name)
     try:
         with opened(name) as file:
             if plain.endswith(".parquet"):

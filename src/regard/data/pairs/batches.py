@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.bpe_dropout import PairDropout
+from regard.data.mixing import Mixing, Order, numbers
 from regard.data.pairs.corpus import Corpus, Ids
 from regard.data.planning import Rows, plan
 from regard.data.streams import WHOLE, Part, Share, Stream, TensorBatch
@@ -80,8 +81,8 @@ class InMemory:
 class Subset:
     """Some rows of one side, numbered from 0."""
 
-    def __init__(self, side: TokenRows, rows: Rows) -> None:
-        self.lengths = side.lengths[rows]
+    def __init__(self, side: TokenRows, rows: Order) -> None:
+        self.lengths = side.lengths[rows].astype(numpy.int64)
         self._side, self._rows = side, rows
 
     def __getitem__(self, row: int) -> Ids | list[int]:
@@ -94,7 +95,7 @@ class Planned:
 
     source: TokenRows
     target: TokenRows
-    rows: Rows
+    rows: Order
 
 
 class PairStream(Stream[PairBatch]):
@@ -112,6 +113,7 @@ class PairStream(Stream[PairBatch]):
         share: Share = WHOLE,
         dropout: PairDropout | None = None,
         special: Special = OWN,
+        mixing: Mixing | None = None,
     ) -> None:
         self.corpus = corpus
         self.batch_tokens = batch_tokens
@@ -119,6 +121,7 @@ class PairStream(Stream[PairBatch]):
         self.share = share
         self.dropout = dropout
         self.special = special
+        self.mixing = mixing
 
     @property
     def checksum(self) -> str:
@@ -131,6 +134,7 @@ class PairStream(Stream[PairBatch]):
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[PairBatch]:
         for planned, (place, rows, idle) in self._planned(epoch, position):
             batch = _assemble(planned.source, planned.target, rows, self.special)
+            self.corpus.release()
             yield replace(batch, rows=tuple(planned.rows[rows].tolist()), epoch=epoch, position=place, idle=idle)
 
     def in_order(self) -> Iterator[PairBatch]:
@@ -142,7 +146,8 @@ class PairStream(Stream[PairBatch]):
     def _planned(self, epoch: int, position: int) -> Iterator[tuple[Planned, Part]]:
         """The batches of this process from `position` on, as row numbers in what was planned together."""
         generator = numpy.random.default_rng([self.seed, epoch])
-        order = generator.permutation(len(self.corpus))
+        order = self._rows(epoch)
+        generator.shuffle(order)
         size, before = DRAWN_WINDOW if self.dropout else WINDOW, 0
         for rows in numpy.array_split(order, -(-len(order) // size)):
             planned = self._window(rows, epoch)
@@ -154,7 +159,13 @@ class PairStream(Stream[PairBatch]):
                     yield planned, part._replace(position=before + part.position)
             before += len(batches)
 
-    def _window(self, rows: Rows, epoch: int) -> Planned:
+    def _rows(self, epoch: int) -> Order:
+        """The rows of an epoch: every row once, or as the mixing of corpora says."""
+        if self.mixing is None:
+            return numbers(len(self.corpus))
+        return self.mixing.rows(self.corpus.parts, seed=self.seed, epoch=epoch)
+
+    def _window(self, rows: Order, epoch: int) -> Planned:
         source, target = self.corpus.source, self.corpus.target
         if self.dropout is None:
             return Planned(Subset(source, rows), Subset(target, rows), rows)
@@ -175,9 +186,10 @@ def source_batches(ids: Sequence[list[int]], *, batch_tokens: int, special: Spec
 
 def _longest_first(source: NDArray[numpy.integer], target: NDArray[numpy.integer], batch_tokens: int) -> list[Rows]:
     """Batches by length, the longest first. If the longest row exceeds the budget, the budget is raised to it."""
-    longest = numpy.maximum(source, target) + 1
+    source, target = source.astype(numpy.int64) + 1, target.astype(numpy.int64) + 1  # with EOS
+    longest = numpy.maximum(source, target)
     budget = max(batch_tokens, int(longest.max(initial=0)))
-    batches = plan(source + 1, target + 1, budget=budget, generator=numpy.random.default_rng(0))
+    batches = plan(source, target, budget=budget, generator=numpy.random.default_rng(0))
     return sorted((numpy.sort(batch) for batch in batches), key=lambda rows: (-int(longest[rows].max()), int(rows[0])))
 
 

@@ -1,24 +1,44 @@
 """The pairs that a recipe's [data] names: to train on, to validate on and to test on."""
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import accumulate
+from pathlib import Path
 from typing import Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
+from regard.data.kept import kept
+from regard.data.mixing import Mixing, Weighted, mixing_of, require_one_way
 from regard.data.pairs import cmudict as lexicon
 from regard.data.pairs.filters import Filters
-from regard.data.pairs.pair import Columns, Entry, Pair, read_pairs, stamps
+from regard.data.pairs.pair import Columns, Entry, Pair, expanded_entry, read_pairs, stamps
 from regard.data.splits import DataTable, HeldOut, Splits, hold_out
 from regard.errors import RegardError
+
+LARGE = 64 << 20  # bytes of files that are read once more only if they must be
+
+
+class WeightedPairs(Weighted):
+    """A corpus of a mixture of pairs."""
+
+    path: Entry | list[Entry]
 
 
 class PairsData(DataTable):
     """[data] of tasks on pairs of text."""
 
     train: Entry | list[Entry] | None = Field(
-        None, description='a file, { source = "…", target = "…" }, "cmudict:train", or a list of such'
+        None,
+        description='a file, a URL, "parts/*.tsv", { source = "…", target = "…" }, "cmudict:train", or a list of such',
+    )
+    mix: list[WeightedPairs] | None = Field(
+        None, min_length=1, description="instead of train: corpora, each with a path as train and a weight"
+    )
+    temperature: PositiveFloat = Field(
+        1.0, description="of mix: 1 takes pairs by the sizes of corpora × weight, more takes more of small ones"
     )
     valid: Entry | list[Entry] | None = Field(None, description="as train; without it, pairs are held out of train")
     test: Entry | list[Entry] | None = Field(None, description="as train")
@@ -37,6 +57,15 @@ class PairsData(DataTable):
             raise ValueError(f"hold_out={self.hold_out} is neither a whole number of pairs nor a share between 0 and 1")
         return self
 
+    @model_validator(mode="after")
+    def _one_way_to_train(self) -> Self:
+        require_one_way(self.train, self.mix, self.temperature)
+        return self
+
+    @property
+    def mixing(self) -> Mixing | None:
+        return mixing_of(self.mix, self.temperature)
+
     @property
     def filters(self) -> Filters:
         return Filters(self.max_length, self.max_ratio, self.drop_duplicates)
@@ -46,13 +75,24 @@ class PairsData(DataTable):
 class Examples:
     """Pairs from files, read anew by each iteration; never all in memory.
 
-    With `held_out`, only the pairs whose source is held out (`inside`), or only the others.
+    With `held_out`, only the pairs whose source is held out (`inside`), or only the others. `corpora` has the number of
+    entries of each corpus of a mixture.
     """
 
     entries: tuple[Entry, ...]
     columns: Columns
     held_out: HeldOut | None = None
     inside: bool = False
+    corpora: tuple[int, ...] = ()
+
+    @property
+    def parts(self) -> list["Examples"]:
+        """The corpora of a mixture; what is no mixture has one part."""
+        if not self.corpora:
+            return [self]
+        ends = list(accumulate(self.corpora))
+        both = zip([0, *ends], ends, strict=False)
+        return [replace(self, entries=self.entries[begin:end], corpora=()) for begin, end in both]
 
     def __iter__(self) -> Iterator[Pair]:
         for entry in self.entries:
@@ -69,28 +109,78 @@ class Examples:
         parts: list[object] = [self.columns, self.inside]
         if self.held_out:
             parts += [self.held_out.seed, sorted(self.held_out.hashes)]
+        if self.corpora:
+            parts.append(self.corpora)
         for entry in self.entries:
-            in_lexicon = isinstance(entry, str) and lexicon.is_lexicon(entry)
-            parts += [entry, *stamps(str(lexicon.path()) if in_lexicon else entry)]
+            parts += [entry, *_stamps(entry)]
         return sha256(repr(parts).encode()).hexdigest()
 
+    @property
+    def stamps(self) -> list[tuple[str, int, int | str]]:
+        """Place, size and time of all files."""
+        return [stamp for entry in self.entries for stamp in _stamps(entry)]
 
-def open_splits(config: PairsData, *, seed: int) -> Splits[Examples]:
-    """The pairs of a [data] table; without `valid`, some of `train` are held out, the same for the same seed."""
-    train = open_examples(config.train, key="data.train", columns=config.columns)
+
+def _stamps(entry: Entry) -> list[tuple[str, int, int | str]]:
+    in_lexicon = isinstance(entry, str) and lexicon.is_lexicon(entry)
+    return stamps(str(lexicon.path()) if in_lexicon else entry)
+
+
+def open_splits(config: PairsData, *, seed: int, folder: Path | None = None) -> Splits[Examples]:
+    """The pairs of a [data] table; without `valid`, some of `train` are held out, the same for the same seed.
+
+    Those held out of a large corpus are kept in `folder`, so that it need not be read again to find them.
+    """
+    train = _train(config)
     test = open_examples(config.test, key="data.test", columns=config.columns) if config.test else None
     if config.valid:
         return Splits(train, open_examples(config.valid, key="data.valid", columns=config.columns), test)
-    sources = (pair.source for pair in train if not pair.empty)
-    held_out = hold_out(sources, amount=config.hold_out, seed=seed)
-    return Splits(replace(train, held_out=held_out), replace(train, held_out=held_out, inside=True), test)
+
+    def choose() -> HeldOut:
+        sources = (pair.source for pair in train if not pair.empty)
+        return hold_out(sources, amount=config.hold_out, seed=seed)
+
+    if folder is None or sum(size for _, size, _ in train.stamps) < LARGE:
+        held_out = choose()
+        return Splits(replace(train, held_out=held_out), replace(train, held_out=held_out, inside=True), test)
+    path = folder / "held-out.jsonl"
+    held_out = kept(
+        path,
+        made_from=[train.fingerprint, config.hold_out, seed],
+        make=lambda beside: _write_held_out(beside, train, choose()),
+        read=lambda stored: HeldOut(seed, frozenset(stored["hashes"])),
+    )
+    return Splits(replace(train, held_out=held_out), Examples((str(path),), Columns()), test)
+
+
+def _write_held_out(path: Path, train: Examples, held_out: HeldOut) -> dict[str, object]:
+    """Write the pairs that are held out as JSONL."""
+    with path.open("w", encoding="utf-8") as file:
+        for pair in replace(train, held_out=held_out, inside=True):
+            file.write(json.dumps({"source": pair.source, "target": pair.target}, ensure_ascii=False) + "\n")
+    return {"hashes": sorted(held_out.hashes)}
 
 
 def open_examples(entries: Entry | list[Entry] | None, *, key: str, columns: Columns | None = None) -> Examples:
     """The examples of one key of [data]."""
     if not entries:
         raise RegardError(f"{key} is missing; name a file of pairs, such as --set {key}=pairs.tsv")
-    return Examples(tuple(entries) if isinstance(entries, list) else (entries,), columns or Columns())
+    return Examples(_expanded(entries), columns or Columns())
+
+
+def _train(config: PairsData) -> Examples:
+    """What is learned: the pairs of data.train, or a mixture."""
+    if not config.mix:
+        return open_examples(config.train, key="data.train", columns=config.columns)
+    corpora = [_expanded(corpus.path) for corpus in config.mix]
+    entries = tuple(entry for corpus in corpora for entry in corpus)
+    return Examples(entries, config.columns, corpora=tuple(map(len, corpora)))
+
+
+def _expanded(entries: Entry | list[Entry]) -> tuple[Entry, ...]:
+    """All files, where a name with * or ? stands for many."""
+    every = entries if isinstance(entries, list) else [entries]
+    return tuple(each for entry in every for each in expanded_entry(entry))
 
 
 def references(pairs: Iterable[Pair]) -> dict[str, list[str]]:

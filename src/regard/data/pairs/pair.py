@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pydantic import PositiveInt
 
 from regard.checking import Settings
-from regard.data.files import is_numbered, read_lines, read_rows, stamp
+from regard.data.files import expanded, is_numbered, read_lines, read_rows, stamp
 from regard.errors import RegardError
 
 
@@ -56,8 +56,8 @@ class Pair(NamedTuple):
 def read_pairs(entry: Entry, columns: Columns | None = None) -> Iterator[Pair]:
     """The pairs of one file, or of two files of lines, in order.
 
-    The name decides the form: .tsv, .csv, .jsonl, .parquet, all but the last also with .gz; any other name is
-    read as TSV. A blank line is a pair of empty texts; a line that cannot be a pair is a RegardError.
+    The name decides the form: .tsv, .csv, .jsonl, .parquet, all but the last also packed; any other name is read
+    as TSV. A blank line is a pair of empty texts; a line that cannot be a pair is a RegardError.
     """
     if isinstance(entry, Files):
         return _read_side_by_side(entry)
@@ -86,6 +86,19 @@ def _unequal(entry: Files, sources: int, targets: int) -> RegardError:
     )
 
 
-def stamps(entry: Entry) -> list[tuple[str, int, int]]:
+def expanded_entry(entry: Entry) -> list[Entry]:
+    """The entries that an entry with * or ? in it stands for; sources and targets are matched in the order of names."""
+    if not isinstance(entry, Files):
+        return list(expanded(entry))
+    sources, targets = expanded(entry.source), expanded(entry.target)
+    if len(sources) != len(targets):
+        raise RegardError(
+            f"{entry.source} fits {len(sources)} files and {entry.target} fits {len(targets)}; "
+            "each file of sources needs a file of targets"
+        )
+    return [Files(source=source, target=target) for source, target in zip(sources, targets, strict=True)]
+
+
+def stamps(entry: Entry) -> list[tuple[str, int, int | str]]:
     """Place, size and time of the files of an entry."""
     return [stamp(name) for name in ([entry.source, entry.target] if isinstance(entry, Files) else [entry])]

@@ -21,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 
 from regard.data.files import Column, is_numbered, read_lines, read_rows
+from regard.data.packing import without_packing
 from regard.data.pictures.frames import Frame
 from regard.data.pictures.labelled import Files, Pictures, joined
 from regard.data.pictures.packed import arrays, idx_array, read_idx, read_npz
@@ -184,7 +185,7 @@ def _columns(name: str, given: Columns) -> tuple[Column, Column]:
     """The columns of path and label: as given, by the names in the header, or by what stands in them."""
     if given.path is not None and given.label is not None:
         return given.path, given.label
-    if not name.lower().removesuffix(".gz").endswith(TABLES[:2]):
+    if not without_packing(name).endswith(TABLES[:2]):
         return given.path or PATHS[0], given.label or LABELS[0]
     rows = _first_rows(name, 50)
     header = [cell.strip().lower() for cell in rows[0]] if rows else []

@@ -14,6 +14,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from regard.data.mixing import Mixing
 from regard.data.planning import plan
 from regard.data.rows.framing import IGNORED, Row
 from regard.data.streams import WHOLE, Share, Stream, TensorBatch
@@ -55,7 +56,8 @@ class RowStream(Stream[RowBatch]):
     """The batches of rows in memory.
 
     `batch_tokens` bounds rows × longest row; if a row is longer, the bound is raised to it. `draw` changes each row in
-    each epoch, for example by masking other tokens.
+    each epoch, for example by masking other tokens. `mixing` says how often the rows of each corpus are learned;
+    `parts` has the number of rows of each.
     """
 
     unit = "targets"  # labels, tags, spans, masked tokens
@@ -69,7 +71,10 @@ class RowStream(Stream[RowBatch]):
         special: Special,
         share: Share = WHOLE,
         draw: Draw | None = None,
+        mixing: Mixing | None = None,
+        parts: Sequence[int] = (),
     ) -> None:
+        self.mixing, self.parts = mixing, parts
         self.rows, self.batch_tokens, self.seed = rows, batch_tokens, seed
         self.special, self.share, self.draw = special, share, draw
         self.lengths = numpy.array([len(row.ids) for row in rows], dtype=numpy.int64)
@@ -85,8 +90,11 @@ class RowStream(Stream[RowBatch]):
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[RowBatch]:
         generator = numpy.random.default_rng([self.seed, epoch])
         budget = max(self.batch_tokens, int(self.lengths.max(initial=1)))
-        planned = plan(self.lengths, self.lengths, budget=budget, generator=generator)
+        chosen = None if self.mixing is None else self.mixing.rows(self.parts, seed=self.seed, epoch=epoch)
+        lengths = self.lengths if chosen is None else self.lengths[chosen]
+        planned = plan(lengths, lengths, budget=budget, generator=generator)
         batches = [planned[number] for number in generator.permutation(len(planned))]
+        batches = batches if chosen is None else [chosen[batch] for batch in batches]
         for place, batch, idle in self.share.groups(batches, position):
             numbers = batch.tolist()
             rows = [self._drawn(number, [self.seed, epoch, number]) for number in numbers]

@@ -21,6 +21,7 @@ from pydantic import Field
 
 from regard.checking import Settings
 from regard.data.files import is_numbered, read_lines, read_object, read_rows, stamp
+from regard.data.packing import without_packing
 from regard.data.series import dates
 from regard.data.series.dates import Steps, Times
 from regard.data.series.frequency import Frequency, infer
@@ -180,7 +181,7 @@ def _read(name: str, columns: Columns) -> Table:
 def _header(name: str) -> list[str]:
     """The names of the columns: the first line, or the keys of the first object of JSONL."""
     first = next((line for _, line in read_lines(name) if line.strip()), "")
-    if name.lower().removesuffix(".gz").endswith(".jsonl"):
+    if without_packing(name).endswith(".jsonl"):
         return list(read_object(f"{name}:1", first, ("unique_id", "ds", "y")))
     header = first.split("\t") if is_numbered(name) else next(csv.reader([first]), [])
     if not first:

@@ -16,8 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from regard.data.mixing import Mixing, Order, numbers
 from regard.data.streams import WHOLE, Share, Stream, TensorBatch
-from regard.data.text.tokens import Ids, Tokens
+from regard.data.text.shard import Ids
+from regard.data.text.tokens import Tokens
 from regard.errors import RegardError
 from regard.special import OWN, Special
 
@@ -77,6 +79,7 @@ class BlockStream(Stream[BlockBatch]):
         carry: int = 0,
         special: Special = OWN,
         name: str = "train",
+        mixing: Mixing | None = None,
     ) -> None:
         if len(tokens) < block:
             raise RegardError(
@@ -84,7 +87,7 @@ class BlockStream(Stream[BlockBatch]):
                 f"give more text, or set data.block to {max(len(tokens) // 2, 1)} or less"
             )
         self.tokens, self.block, self.rows, self.seed = tokens, block, rows, seed
-        self.share, self.carry, self.special = share, carry, special
+        self.share, self.carry, self.special, self.mixing = share, carry, special, mixing
 
     @property
     def checksum(self) -> str:
@@ -93,10 +96,19 @@ class BlockStream(Stream[BlockBatch]):
     def describe(self) -> list[str]:
         return [str(self.tokens)]
 
+    def _blocks(self, plan: Plan, epoch: int) -> Order:
+        """The blocks of an epoch: every block once, or as the mixing of corpora says."""
+        if self.mixing is None:
+            return numbers(len(plan.start))
+        owners = numpy.searchsorted(numpy.cumsum(self.tokens.parts), plan.first, side="right")
+        sizes = numpy.bincount(owners, minlength=len(self.tokens.parts)).tolist()
+        return self.mixing.rows(sizes, seed=self.seed, epoch=epoch)
+
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[BlockBatch]:
         generator = numpy.random.default_rng([self.seed, epoch])
         plan = cut(len(self.tokens), block=self.block, phase=int(generator.integers(self.block)))
-        order = generator.permutation(len(plan.start))
+        order = self._blocks(plan, epoch).astype(numpy.int64)
+        generator.shuffle(order)
         batches = numpy.array_split(order, -(-len(order) // self.rows))
         for place, blocks, idle in self.share.groups(batches, position):
             yield replace(self._batch(plan.pick(blocks)), epoch=epoch, position=place, idle=idle)

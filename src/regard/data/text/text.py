@@ -4,12 +4,13 @@ A byte-order mark and the carriage return before a line feed are not part of a t
 """
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import accumulate
 from typing import Any
 
-from regard.data.files import SNIFFED, opened, refuse_other_than_text, stamp
+from regard.data.files import SNIFFED, expanded, opened, refuse_other_than_text, stamp
 from regard.errors import RegardError
 
 READ = 1 << 16  # characters read at a time
@@ -22,6 +23,16 @@ class Text:
     files: tuple[str, ...]
     start: int = 0
     end: int | None = None
+    corpora: tuple[int, ...] = ()  # the number of files of each corpus of a mixture
+
+    @property
+    def parts(self) -> list["Text"]:
+        """The corpora of a mixture; what is no mixture has one part."""
+        if not self.corpora:
+            return [self]
+        ends = list(accumulate(self.corpora))
+        both = zip([0, *ends], ends, strict=False)
+        return [replace(self, files=self.files[begin:end], corpora=()) for begin, end in both]
 
     def __iter__(self) -> Iterator[str]:
         """The text in pieces of any length."""
@@ -51,7 +62,13 @@ class Text:
     def fingerprint(self) -> str:
         """Changes with the path, size or time of a file, and with the part that is taken from the files."""
         parts: list[Any] = [self.start, self.end, *([stamp(name)] for name in self.files)]
+        parts += [self.corpora] if self.corpora else []
         return sha256(repr(parts).encode()).hexdigest()
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(stamp(name)[1] for name in self.files)
 
     def __str__(self) -> str:
         return ", ".join(self.files)
@@ -73,11 +90,21 @@ def open_text(files: str | list[str] | None, *, key: str) -> Text:
     """The text of one key of [data]."""
     if not files:
         raise RegardError(f"{key} is missing; name a file of text, such as --set {key}=input.txt")
-    return Text((files,) if isinstance(files, str) else tuple(files))
+    return Text(_expanded(files))
+
+
+def open_mixture(corpora: Sequence[str | list[str]]) -> Text:
+    """The text of all corpora of a mixture."""
+    files = [_expanded(each) for each in corpora]
+    return Text(tuple(name for each in files for name in each), corpora=tuple(map(len, files)))
+
+
+def _expanded(files: str | list[str]) -> tuple[str, ...]:
+    return tuple(each for name in ([files] if isinstance(files, str) else files) for each in expanded(name))
 
 
 def read_text(name: str) -> Iterator[str]:
-    """A UTF-8 file, plain or gzip, in pieces of about `READ` characters."""
+    """A UTF-8 file, plain or packed, in pieces of about `READ` characters."""
     read = 0
     with opened(name) as file:
         refuse_other_than_text(name, file.peek(SNIFFED)[:SNIFFED])

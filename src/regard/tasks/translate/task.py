@@ -88,7 +88,7 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
     @classmethod
     def open(cls, setting: Setting[PairsData], work: Work | None) -> Splits[Examples]:
         """All that [data] names. With a teacher, the model learns the teacher's answers instead of the targets."""
-        splits = open_splits(setting.data, seed=setting.seed)
+        splits = open_splits(setting.data, seed=setting.seed, folder=work.folder / "corpus" if work else None)
         if work is None or not setting.data.teacher:
             return splits
         taught = distil(
@@ -116,11 +116,17 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
             folder=work.folder / "corpus",
             name=name,
             filters=data.filters,
-            progress=lambda pairs: work.tell(f"reading the {name} pairs: {pairs:,}"),
+            processes=work.processes,
+            progress=lambda pairs, share: work.advance(f"the {name} pairs", pairs, "pairs", share),
         )
         dropout = PairDropout(self.tokenizers, rate=rate, seed=setting.seed, longest=data.max_length) if rate else None
         return PairStream(
-            corpus, batch_tokens=setting.batch_tokens, seed=setting.seed, share=work.share, dropout=dropout
+            corpus,
+            batch_tokens=setting.batch_tokens,
+            seed=setting.seed,
+            share=work.share,
+            dropout=dropout,
+            mixing=data.mixing if name == "train" else None,
         )
 
     def loss(self, model: nn.Module, batch: PairBatch, *, plain: bool = False) -> Tensor:

@@ -17,18 +17,20 @@ from typing import Any, NamedTuple, Self
 
 import numpy
 import torch
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from regard import models
+from regard.data.mixing import Mixing, Weighted, mixing_of, require_one_way
 from regard.data.pairs.corpus import Ids
 from regard.data.splits import DataTable, Splits
 from regard.data.streams import WHOLE, Batch, Share, Stream
 from regard.data.text.blocks import BlockBatch, BlockStream, read_at, sliding
 from regard.data.text.lanes import LaneStream
-from regard.data.text.text import Text, hold_out_the_end, open_text
+from regard.data.text.text import Text, hold_out_the_end, open_mixture, open_text
 from regard.data.text.tokens import Tokens, tokenise
 from regard.data.tokenizers import Tokenizer, Tokenizers
+from regard.data.vocabularies import evenly
 from regard.decoding.config import DecodingConfig, shortened
 from regard.decoding.protocol import evaluation
 from regard.decoding.searches import search
@@ -76,10 +78,24 @@ class Lanes(NamedTuple):
     step: int
 
 
+class WeightedText(Weighted):
+    """A corpus of a mixture."""
+
+    path: str | list[str]
+
+
 class WriteData(DataTable):
     """[data] of write."""
 
-    train: str | list[str] | None = Field(None, description="a file of plain text, .gz too, or a list of such")
+    train: str | list[str] | None = Field(
+        None, description='a file or URL of plain text, "parts/*.txt.zst" for several, or a list of such'
+    )
+    mix: list[WeightedText] | None = Field(
+        None, min_length=1, description="instead of train: corpora, each with a path as train and a weight"
+    )
+    temperature: PositiveFloat = Field(
+        1.0, description="of mix: 1 takes text by the sizes of corpora × weight, more takes more of small ones"
+    )
     valid: str | list[str] | None = Field(None, description="as train; without it, the end of train is held out")
     test: str | list[str] | None = Field(None, description="as train")
     hold_out: float = Field(0.1, gt=0, lt=1, description="share of the text held out at its end if valid is missing")
@@ -89,6 +105,17 @@ class WriteData(DataTable):
     carry: NonNegativeInt = Field(
         0, description="tokens before each block that are only read, for a kind that carries its state on"
     )
+
+    @model_validator(mode="after")
+    def _one_way_to_train(self) -> Self:
+        require_one_way(self.train, self.mix, self.temperature)
+        if self.mix and not self.valid:
+            raise ValueError("mix needs valid: the end of a mixture would be the end of its last corpus alone")
+        return self
+
+    @property
+    def mixing(self) -> Mixing | None:
+        return mixing_of(self.mix, self.temperature)
 
 
 class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
@@ -120,7 +147,10 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
     def open(cls, setting: Setting[WriteData], work: Work | None) -> Splits[Text]:
         data = setting.data
         _check(setting)
-        train = cls.read(data.train, data, key="data.train")
+        if data.mix:
+            train = open_mixture([corpus.path for corpus in data.mix])
+        else:
+            train = cls.read(data.train, data, key="data.train")
         test = cls.read(data.test, data, key="data.test") if data.test else None
         if data.valid:
             return Splits(train, cls.read(data.valid, data, key="data.valid"), test)
@@ -132,7 +162,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
 
     @classmethod
     def learn(cls, setting: Setting[WriteData], train: Text, body: Codec | None) -> Codec:
-        return Codec(Tokenizers(Tokenizer.learn(train.cuts(LEARNED), setting.tokenizer)))
+        return Codec(Tokenizers(Tokenizer.learn(evenly(train.cuts(LEARNED), size=len), setting.tokenizer)))
 
     def module(self, model: ModelConfig) -> nn.Module:
         return models.from_config(model, vocabulary=self.tokenizer.size)
@@ -143,16 +173,29 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
             self.tokenizer,
             folder=work.folder / "text",
             name=name,
-            progress=lambda characters: work.tell(f"reading the {name} text: {characters:,} characters"),
+            processes=work.processes,
+            progress=lambda characters, share: work.advance(f"the {name} text", characters, "characters", share),
         )
         if not len(tokens):
             raise RegardError(f"{examples} has not one token; give more text as data.{name}")
         block = self.block if name == "train" else min(self.block, len(tokens))
         rows, carry = max(setting.batch_tokens // block, 1), setting.data.carry
+        mixing = setting.data.mixing if name == "train" else None
+        if setting.model.continues and mixing is not None:
+            raise RegardError(f'data.mix has no effect for kind = "{setting.model.kind}", which reads text in order')
         if setting.model.continues:
             share = work.share if name == "train" else WHOLE
             return LaneStream(tokens, block=block, rows=rows, seed=setting.seed, name=name, share=share)
-        return BlockStream(tokens, block=block, rows=rows, seed=setting.seed, carry=carry, name=name, share=work.share)
+        return BlockStream(
+            tokens,
+            block=block,
+            rows=rows,
+            seed=setting.seed,
+            carry=carry,
+            name=name,
+            share=work.share,
+            mixing=mixing,
+        )
 
     def loss(self, model: nn.Module, batch: BlockBatch, *, plain: bool = False) -> Tensor:
         """The smoothed negative log-likelihood, summed over the tokens that count."""
