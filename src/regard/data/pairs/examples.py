@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -12,6 +12,8 @@ from regard.data.pairs.filters import Filters
 from regard.data.pairs.pair import Columns, Entry, Pair, read_pairs, stamps
 from regard.data.splits import DataTable, HeldOut, Splits, hold_out
 from regard.errors import RegardError
+
+Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
 
 
 class PairsData(DataTable):
@@ -27,6 +29,9 @@ class PairsData(DataTable):
     max_length: PositiveInt = Field(256, description="pairs with more tokens on a side are dropped")
     max_ratio: float | None = Field(None, ge=1, description="pairs with one side that many times longer are dropped")
     drop_duplicates: bool = Field(False, description="a pair seen before is dropped")
+    languages: tuple[Language, Language] | None = Field(
+        None, description='the codes of source and target, for servers and their clients: ["en", "de"]'
+    )
     hold_out: PositiveInt | float | None = Field(
         None, description="pairs held out for validation: a number, a share below 1, or 2 % but at most 2000"
     )
