@@ -42,6 +42,8 @@ OTHER_WORDS = {
     ("tasks/base.py", "nodes"): "what a side consists of",
     ("look/neighbours.py", "nodes"): "what a side consists of",
     ("decoding/tree.py", "nodes"): "a key of the record",
+    ("serve/texts/documents.py", "translate"): "an attribute of HTML",
+    ("serve/protocols/openai.py", "answer"): "a key of the record",
     ("look/timeline.py", "forecast"): "what the line of the steps ahead is called",
 }
 
@@ -53,6 +55,7 @@ LIGHT = [
     *("interchange/expressible.py", "interchange/ctranslate2.py", "interchange/packages.py"),
     *("decoding/config.py", "training/config.py", "models/__init__.py", "models/facts.py"),
     *("commands/run.py", "commands/lines.py", "cli.py"),
+    *("look/__init__.py", "look/page.py", "serve", "commands/serve.py", "commands/serve_worker.py"),
 ]
 HEAVY = {  # batches hold tensors
     *("data/pairs/batches.py", "data/rows/batches.py", "data/text/blocks.py", "data/text/lanes.py"),

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from regard.commands.look import run
 from regard.errors import RegardError
-from regard.look import live
 from regard.look.record import Record
 from regard.look.terminal import show
+from regard.serve.live import LivePage
 from small_models import copying, reversing
 
 WORD = "badce"
@@ -98,16 +98,15 @@ def test_the_live_page_is_refused_for_models_that_read_files(monkeypatch):
 
 def test_two_models_answer_live_side_by_side():
     models = reversing("transformer"), reversing("seq2seq")
-    server = live.server([lambda text, _, model=model: model.look(text) for model in models])
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    page = LivePage([lambda text, _, model=model: model.look(text) for model in models])
+    thread = threading.Thread(target=page.run, daemon=True)
     thread.start()
-    address = f"http://127.0.0.1:{server.server_port}/look"
+    address = f"http://127.0.0.1:{page.port}/look"
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(address, json.dumps({"text": WORD}).encode(), headers, method="POST")
     with urllib.request.urlopen(request, timeout=60) as answer:
         records = [Record.from_json(each) for each in json.load(answer)]
-    server.shutdown()
-    server.server_close()
+    page.stop()
     thread.join()
     assert [record.answer.text for record in records] == [model(WORD) for model in models]
     assert [record.model["kind"] for record in records] == ["transformer", "seq2seq"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -15,12 +15,16 @@ from regard.api.model import Model
 from regard.api.translator import Translator
 from regard.commands.lines import typed
 from regard.commands.progress_bar import progress_bar
+from regard.commands.serve import require_extra
 from regard.data.files import read_lines
 from regard.directory import ModelDirectory
 from regard.errors import RegardError, cut
-from regard.look import live, page
+from regard.look import page
 from regard.look.record import Record
 from regard.look.terminal import show
+
+if TYPE_CHECKING:
+    from regard.serve.live import Looker
 
 
 def run(
@@ -36,6 +40,8 @@ def run(
     names, texts = _sorted(arguments)
     if not texts and (out is not None or pharaoh):
         raise RegardError(f"{'-o' if out is not None else '--pharaoh'} needs a text to look at; give one in quotes")
+    if not texts:
+        require_extra("the live page")
     models = [load(name) for name in names]
     lookers = [partial(_look, model, options, _statistics(model, statistics)) for model in models]
     if not texts:
@@ -73,17 +79,13 @@ def _refuse_files(models: Sequence[Model]) -> None:
             )
 
 
-def serve(lookers: Sequence[live.Looker], *, port: int, pairs: bool) -> None:
+def serve(lookers: Sequence[Looker], *, port: int, pairs: bool) -> None:
     """Serve the live page on this machine, until Ctrl-C."""
-    try:
-        server = live.server(lookers, port=port, pairs=pairs)
-    except OSError as error:
-        raise RegardError(
-            f"port {port} cannot be used ({error.strerror}); choose another with --port, or leave it out"
-        ) from None
-    print(f"the page is at http://127.0.0.1:{server.server_port} until Ctrl-C", flush=True)
-    with server:
-        server.serve_forever()
+    from regard.serve.live import LivePage
+
+    page = LivePage(lookers, port=port, pairs=pairs)
+    print(f"the page is at http://127.0.0.1:{page.port} until Ctrl-C", flush=True)
+    page.run()
 
 
 def _look(

@@ -15,14 +15,14 @@ from regard.errors import RegardError
 if TYPE_CHECKING:
     from regard.serve.settings import Settings
 
-NEEDED = ("fastapi", "uvicorn", "prometheus_client", "sentencex", "lxml")
+NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "sentencex", "lxml")
 WORKER = "regard.commands.serve_worker"
 
 
-def require_extra() -> None:
+def require_extra(what: str = "a server") -> None:
     """Refuse to serve without the packages that it needs."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise RegardError(f"a server needs {', '.join(missing)}; install it with: pip install 'regard[serve]'")
+        raise RegardError(f"{what} needs {', '.join(missing)}; install it with: pip install 'regard[serve]'")
 
 
 def serve(models: Sequence[str], settings: Settings, *, runtime: EngineName, compute_type: ComputeType) -> None:

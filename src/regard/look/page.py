@@ -31,17 +31,26 @@ _IMPORT = re.compile(r'^import \{ (\w+(?:, \w+)*) \} from "\./(\w+\.js)";\n', re
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 
 
-def render(records: Sequence[Mapping[str, Any]], *, live: bool = False, pairs: bool = False) -> str:
+def render(
+    records: Sequence[Mapping[str, Any]],
+    *,
+    live: bool = False,
+    pairs: bool = False,
+    models: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """One HTML file that shows `records` (docs/record.md), side by side where there are several.
 
     With `live` the page also has a box to type in, and with `pairs` a second one: it posts `{"text": …}` to `./look`,
-    at the server it came from, and shows the record, or the list of records, that it gets back.
+    at the server it came from, and shows the record, or the list of records, that it gets back. With `models`, objects
+    with "name", "example" and "picture", one of them is chosen and posted as "model"; for one with a picture, a file is
+    posted as `{"input": {"picture": …}}` instead of a text.
     """
     script, style = _bundle(), _file("style.css")
     title = " and ".join(str(record.get("title") or "untitled") for record in records)[:200]
     policy = _policy(script, style, live=live)
+    chosen = f' data-models="{html.escape(json.dumps(list(models)))}"' if models else ""
     parts = {
-        '<html lang="en">': f'<html lang="en"{" data-live" * live}{" data-pairs" * pairs}>',
+        '<html lang="en">': f'<html lang="en"{" data-live" * live}{" data-pairs" * pairs}{chosen}>',
         '<meta charset="utf-8">': (
             f'<meta charset="utf-8">\n    <meta http-equiv="Content-Security-Policy" content="{policy}">'
         ),

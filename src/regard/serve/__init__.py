@@ -16,6 +16,7 @@ process       one worker, as the server sees it; channel: the messages
 worker        one worker, as it sees itself; how it opens models is given by `regard.commands.serve_worker`
 texts/        what is split and put together again: sentences
 running       sockets and signals
+live          the live page of `regard look`, on models of its own process
 
 The interface for an adapter, a file in `protocols/` that the tuple `PROTOCOLS` there names:
 
@@ -34,16 +35,16 @@ The interface for an adapter, a file in `protocols/` that the tuple `PROTOCOLS` 
 
 server.ask(model, inputs, options, detailed, language) → list[Answered]
     `model` is a name of the registry, None for the first. `inputs` are JSON values as the task's surface reads them
-    (`from_request`); `options` are those of `regard run`; an `Answered` has `.answer`, what `surface.to_json` gives, and
-    how many tokens were `.read` and `.said`. `detailed` adds what `regard run --json` tells (scores, tokens). Inputs
-    are batched with those of other requests, and texts that are too long are split at sentence ends.
+    (`from_request`); `options` are those of `regard run`. An `Answered` has `.answer`, what `surface.to_json` gives
+    and how many tokens were `.read` and `.said`. `detailed` adds what `regard run --json` tells: scores and tokens.
+    Inputs are batched with those of other requests, and texts that are too long are split at sentence ends.
 server.stream(model, input, options) → async iterator of pieces; server.tokenize(model, texts); server.look(…)
 server.registry.find(name) → Entry, or a ServeError 404; server.registry.doing("translation") → entries, by the name
     that Hugging Face's programs have for the task (`facts.pipeline`): the name of a task is never asked for
 server.check(inputs) refuses what is too long, NULs and half characters; `ask` does this itself
 server.keys.admit(key) refuses a wrong key; the guard does this for `Authorization: Bearer KEY` unless `own_keys`
 
-Errors: raise `ServeError(status, reason, sentence, retry_after=…)`, or `refused(sentence)` for a wrong request. Whatever
-fails at a path of a protocol, in the guard too, is answered by the `shape` of that protocol; a request that FastAPI
-cannot validate is status 422. If the client leaves, the handler is cancelled, and its inputs are no longer waited for.
+Errors: raise `ServeError(status, reason, sentence, retry_after=…)`, or `refused(sentence)` for a wrong request.
+Whatever fails at a path of a protocol, in the guard too, is answered by the `shape` of that protocol; a request that
+FastAPI cannot validate has status 422. If the client leaves, the handler is cancelled and its inputs are forgotten.
 """

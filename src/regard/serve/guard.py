@@ -19,7 +19,7 @@ from starlette.routing import Route, compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.serve.failures import ServeError, refused, trouble
-from regard.serve.metrics import Metrics
+from regard.serve.metrics import Metrics, asked
 from regard.serve.protocol import Protocol, Shape, plain
 from regard.serve.settings import LOCAL, Limits, Settings
 
@@ -30,11 +30,10 @@ OLD = 600  # seconds for which a browser remembers what it may send
 
 @dataclass
 class Place:
-    """The path that a request asks for: its protocol, its name for the metrics, and the model that was asked."""
+    """The path that a request asks for: its name for the metrics, and its protocol."""
 
     endpoint: str
     protocol: Protocol | None
-    model: str = ""
 
     @property
     def shape(self) -> Shape:
@@ -99,7 +98,7 @@ class Guard:
         except Exception as error:  # its answer was sent
             print(f"regard: a request failed ({trouble(error)})", file=sys.stderr, flush=True)
         status = "left" if left else str(sender.status)
-        self.metrics.requests.labels(place.endpoint, place.model, status).inc()
+        self.metrics.requests.labels(place.endpoint, asked.get(), status).inc()
         self.metrics.duration.labels(place.endpoint).observe(time.perf_counter() - begun)
 
     async def _answered(self, scope: Scope, body: bytes, receive: Receive, send: Sender) -> bool:

@@ -117,7 +117,7 @@ class Pool:
         message = {"verb": verb, "options": options, "detailed": detailed}
         key = f"{entry.name} {verb} {detailed} {json.dumps(options, sort_keys=True)}"
         budget = self.budgets.setdefault(entry.name, Budget())
-        self.waiting.add(key, lambda: Group(entry, message, budget, alone=verb != "answer"), items)
+        self.waiting.add(key, lambda: Group(entry, message, budget, alone=verb != "run"), items)
         self.dispatch()
 
     def forget(self, items: Sequence[Item]) -> None:

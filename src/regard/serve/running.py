@@ -12,12 +12,14 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from regard.errors import RegardError
 from regard.serve.application import build
@@ -29,6 +31,7 @@ from regard.serve.server import Server
 from regard.serve.settings import Limits, Settings
 
 BACKLOG = 2048  # connections that the system keeps until they are accepted
+LARGEST_HEAD = 1 << 19  # bytes of the head of a request, and of what arrives with it
 IDLE = 75  # seconds without a request after which a connection is closed
 
 
@@ -46,6 +49,7 @@ def configured(application: Guard, limits: Limits) -> uvicorn.Config:
     """How every server of this package is run: nothing of a request is logged."""
     return uvicorn.Config(
         application,
+        http=patient(limits.sending),
         lifespan="off",
         ws="none",
         access_log=False,
@@ -88,9 +92,7 @@ def _take_over(server: Server) -> None:
         for name, outcome in (await server.reload()).items():
             print(f"regard: {name}: {outcome}", file=sys.stderr, flush=True)
 
-    task = asyncio.get_running_loop().create_task(reload())
-    server.tasks.add(task)
-    task.add_done_callback(server.tasks.discard)
+    server.in_background(reload())
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -106,15 +108,62 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
+def patient(seconds: float) -> type[HttpToolsProtocol]:
+    """Connections whose clients have so many seconds to send the head of a request."""
+
+    class Patient(HttpToolsProtocol):
+        deadline: asyncio.TimerHandle | None = None
+        head = 0  # bytes since the head of a request began
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._begin()
+
+        def _begin(self) -> None:
+            if self.deadline is None:
+                self.deadline, self.head = self.loop.call_later(seconds, self.transport.close), 0
+
+        def data_received(self, data: bytes) -> None:
+            self.head += len(data)
+            if self.deadline is not None and self.head > LARGEST_HEAD:
+                self.send_400_response("The head of the request is too large.")
+                return
+            super().data_received(data)
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            self._begin()
+
+        def on_headers_complete(self) -> None:
+            self._end()
+            super().on_headers_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._end()
+            super().connection_lost(exc)
+
+        def _end(self) -> None:
+            if self.deadline is not None:
+                self.deadline.cancel()
+                self.deadline = None
+
+    return Patient
+
+
 class Stoppable(uvicorn.Server):
     """Ends at the first signal when its requests are answered, and at the second at once."""
 
-    def __init__(self, config: uvicorn.Config, ending: Callable[[], None], kill: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, ending: Callable[[], object] = bool, kill: Callable[[], object] = bool
+    ) -> None:
         super().__init__(config)
         self.ending, self.kill = ending, kill
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         signals = (signal.SIGINT, signal.SIGTERM)
         before = {each: signal.signal(each, self.handle_exit) for each in signals}
         try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
@@ -13,7 +14,7 @@ from regard.serve.batching import Item
 from regard.serve.channel import Message
 from regard.serve.failures import ServeError, refused
 from regard.serve.keys import Keys
-from regard.serve.metrics import Metrics
+from regard.serve.metrics import Metrics, asked
 from regard.serve.pool import Pool, failure_of
 from regard.serve.registry import Entry, Facts, Registry, mark_of
 from regard.serve.settings import Limits, Settings
@@ -52,6 +53,7 @@ class Server:
     keys: Keys = field(default_factory=Keys)
     metrics: Metrics = field(default_factory=Metrics)
     draining: bool = False
+    measured: dict[str, int] = field(default_factory=dict)  # versions of models whose speed was measured
     tasks: set[asyncio.Task[None]] = field(default_factory=set)  # work that no request waits for
 
     @classmethod
@@ -77,8 +79,8 @@ class Server:
         what `regard run --json` tells, such as scores and tokens. A text that is too long is split where sentences of
         its `language` end.
         """
-        entry, given = self.registry.find(model), self._options(options)
-        self.check(inputs, batch=True)
+        entry, given = self._found(model), self._options(options)
+        self.check(inputs, files=entry.facts.files)
         parts = [await self._split(entry, each, language) for each in inputs]
         if all(part is None for part in parts):
             return await self._answers(entry, inputs, given, detailed=detailed)
@@ -88,10 +90,14 @@ class Server:
             next(answered) if part is None else _joined(part, [next(answered) for _ in part.parts]) for part in parts
         ]
 
-    async def look(self, model: str | None, given: object, view: Mapping[str, JsonValue]) -> Message:
-        """The record of one input, for the page; `view` is what `Model.look` takes."""
-        self.check([given])
-        reply = await self._one(self.registry.find(model), "look", given, dict(view))
+    async def look(
+        self, model: str | None, given: object, view: Mapping[str, JsonValue], *, line: bool = False
+    ) -> Message:
+        """The record of one input, for the page; `view` is what `Model.look` takes. A `line` is as one types it."""
+        entry = self._found(model)
+        if not entry.facts.files:
+            readable([given], most=self.limits.looked)
+        reply = await self._one(entry, "look", given, {"line": line, **view})
         record: Message = reply["record"]
         return record
 
@@ -99,7 +105,7 @@ class Server:
         self, model: str | None, given: object, options: Mapping[str, JsonValue] | None = None
     ) -> AsyncIterator[str]:
         """The pieces of one answer as they come. Closing the iterator stops the work."""
-        entry = self.registry.find(model)
+        entry = self._found(model)
         if not entry.facts.streams:
             raise refused(f"the answers of model {entry.name!r} come whole; leave out stream")
         self.check([given])
@@ -120,8 +126,8 @@ class Server:
 
     async def tokenize(self, model: str | None, texts: Sequence[str]) -> list[list[Token]]:
         """The tokens of texts."""
-        self.check(texts, batch=True)
-        entry = self.registry.find(model)
+        self.check(texts)
+        entry = self._found(model)
         found = [await self._one(entry, "tokenize", text, {}) for text in texts]
         return [[Token(*row) for row in reply["tokens"][0]] for reply in found]
 
@@ -159,17 +165,17 @@ class Server:
         entry.facts, entry.version, entry.mark = after.facts, after.version, after.mark
         return "reloaded"
 
-    def check(self, inputs: Sequence[object], *, batch: bool = False) -> None:
-        """Refuse inputs that are too many, too long, or hold what is no text."""
-        if batch and not 0 < len(inputs) <= self.limits.batch:
-            raise refused(f"a request holds 1 to {self.limits.batch} inputs, and this one {len(inputs)}")
-        total = 0
-        for text in _texts(inputs, DEEPEST):
-            total += len(text)
-            if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text if character > "\ud7ff"):
-                raise refused("a text holds a NUL or half a character; leave it out")
-        if total > self.limits.characters:
-            raise refused(f"the request has {total:,} characters; at most {self.limits.characters:,} are read", 413)
+    def check(self, inputs: Sequence[object], *, files: bool = False) -> None:
+        """Refuse inputs that are too many, too long, or hold what is no text. Files are limited by the body alone."""
+        if not 0 < len(inputs) <= self.limits.batch:
+            raise refused(f"a request holds 1 to {self.limits.batch} inputs, and this one {len(inputs)}", 413)
+        readable(inputs, most=self.limits.body if files else self.limits.characters)
+
+    def _found(self, model: str | None) -> Entry:
+        """The model that a request asks; the metrics count it."""
+        entry = self.registry.find(model)
+        asked.set(entry.name)
+        return entry
 
     def _options(self, options: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:
         found: dict[str, JsonValue] = {name: value for name, value in (options or {}).items() if value is not None}
@@ -192,8 +198,27 @@ class Server:
     async def _answers(
         self, entry: Entry, inputs: Sequence[object], options: dict[str, JsonValue], *, detailed: bool
     ) -> list[Answered]:
-        replies = await self._replies(entry, "answer", inputs, options, detailed=detailed)
-        return [Answered(reply["answer"], reply["read"], reply["said"]) for reply in replies]
+        replies = await self._replies(entry, "run", inputs, options, detailed=detailed)
+        self._measure(entry)
+        return [Answered(reply["found"], reply["read"], reply["said"]) for reply in replies]
+
+    def _measure(self, entry: Entry) -> None:
+        """After its first answer, measure how a model is best asked, while nobody waits for that."""
+        if self.measured.get(entry.name) == entry.version:
+            return
+        self.measured[entry.name] = entry.version
+
+        async def measure() -> None:
+            with suppress(ServeError):
+                await self.open(entry)
+
+        self.in_background(measure())
+
+    def in_background(self, work: Coroutine[None, None, None]) -> None:
+        """Do what no request waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     async def _one(self, entry: Entry, verb: str, given: object, options: dict[str, JsonValue]) -> Message:
         (reply,) = await self._replies(entry, verb, [given], options)
@@ -237,6 +262,25 @@ class Server:
             assert reply is not None
             found.append(reply)
         return found
+
+
+def readable(inputs: Sequence[object], *, most: int) -> None:
+    """Refuse texts that are too long together, or hold what is no character."""
+    total = 0
+    for text in _texts(inputs, DEEPEST):
+        total += len(text)
+        if "\0" in text or not _is_unicode(text):
+            raise refused("a text holds a NUL or half a character; type it again")
+    if total > most:
+        raise refused(f"the request has {total:,} characters; at most {most:,} are read", 413)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written in UTF-8; half of a surrogate pair cannot."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _joined(split: Split, parts: Sequence[Answered]) -> Answered:

@@ -16,6 +16,7 @@ class Limits:
 
     body: int = 2 << 20  # bytes of a request
     characters: int = 100_000  # of all texts of a request
+    looked: int = 20_000  # characters of a text that is looked at: attention grows with their square
     batch: int = 256  # inputs of a request
     queue: int = 2048  # inputs that wait for a worker
     seconds: float = 60.0  # from a request to its answer

@@ -1,10 +1,10 @@
 """A worker: one process of one thread that holds models and answers the server's messages, one after the other.
 
-    {"id": 7, "verb": "answer", "model": {"name", "path", "version", "mark"}, …}   →   {"id": 7, …}
+    {"id": 7, "verb": "run", "model": {"name", "path", "version", "mark"}, …}   →   {"id": 7, …}
 
 describe   what the surface of a model says
 open       a version of a model, beside the one that is held; how many tokens to answer together
-answer     inputs, as JSON, and an answer or a sentence for each
+run        inputs, as JSON, and an answer or a sentence for each
 look       the record of an input
 stream     an answer in pieces, each a message
 split      a text that is too long, as whole sentences
@@ -16,6 +16,7 @@ How a model is opened is not known here: `Opens` is given by the command that st
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -98,7 +99,7 @@ class Worker:
         verbs: dict[str, Callable[[Message], Message]] = {
             "describe": self._describe,
             "open": self._open,
-            "answer": self._answer,
+            "run": self._answer,
             "look": self._look,
             "stream": self._stream,
             "split": self._split,
@@ -160,7 +161,7 @@ class Worker:
                 results[place] = {"refused": str(answer)}
             else:
                 said = model.surface.tokens(answer)
-                results[place] = {"answer": model.surface.to_json(answer), "read": _read(model, each), "said": said}
+                results[place] = {"found": model.surface.to_json(answer), "read": _read(model, each), "said": said}
         return {"results": results}
 
     def _alone(self, model: Opened, asked: object, options: Mapping[str, Any], *, detailed: bool) -> object:
@@ -171,8 +172,10 @@ class Worker:
             return error
 
     def _look(self, message: Message) -> Message:
-        model = self._model(message)
-        return {"record": model.look(model.surface.from_request(message["inputs"][0]), message["options"])}
+        model, view = self._model(message), dict(message["options"])
+        given = message["inputs"][0]
+        asked = line_of(model.surface, given) if view.pop("line") else model.surface.from_request(given)
+        return {"record": model.look(asked, view)}
 
     def _stream(self, message: Message) -> Message:
         """Send pieces until the end, or until the client has left."""
@@ -216,6 +219,18 @@ def broken(error: Exception) -> str:
     """A mistake of this program, for the client and for the log."""
     print(f"regard: a worker failed ({trouble(error)})", file=sys.stderr, flush=True)
     return f"answering this failed ({trouble(error)})"
+
+
+def line_of(surface: AnySurface, line: str) -> object:
+    """The input that somebody has typed; where a line would name a file, JSON is read."""
+    if not surface.files:
+        return surface.parse(line)
+    try:
+        return surface.from_request(json.loads(line))
+    except ValueError as error:
+        if isinstance(error, RegardError):
+            raise
+        raise RegardError(f"JSON is expected, such as {surface.example}") from None
 
 
 def _read(model: Opened, asked: object) -> int:

@@ -45,13 +45,14 @@ export class Application {
       onclick: () => store.set({ theme: theme() === "dark" ? "light" : "dark" }),
     });
     const { dialog, button } = keysHelp();
+    const { dataset } = document.documentElement;
     host.append(
       element(
         "header",
         {},
         element("span", { class: "brand" }, "regard"),
         this.title,
-        live && liveForm((records) => this.show(records), "pairs" in document.documentElement.dataset, store),
+        live && liveForm((records) => this.show(records), "pairs" in dataset, store, JSON.parse(dataset.models ?? "[]")),
         button,
         this.themeButton,
       ),

@@ -1,7 +1,10 @@
 /**
  * A box to type in, or two for a pair: the text is sent to the server of this page, and the record it returns is
  * shown. The address of the page holds the text, so that it is there again after a reload. For a text that is too long
- * to be shown whole there is one more box: the token from which on every weight is asked for.
+ * to be shown whole there is one more box: the token from which on every weight is asked for. Where the server has
+ * several models, one is chosen; for a model that reads pictures, a file takes the place of the text.
+ *
+ * @typedef {{name: string, example: string, picture: boolean}} Choice a model
  */
 
 import { element } from "./elements.js";
@@ -10,26 +13,34 @@ import { element } from "./elements.js";
  * @param {(records: unknown[]) => void} show
  * @param {boolean} pairs whether there may be a second text
  * @param {import("./store.js").Store} store
+ * @param {Choice[]} models those that can be chosen
  * @returns {HTMLFormElement}
  */
-export function liveForm(show, pairs, store) {
+export function liveForm(show, pairs, store, models) {
   const input = box("text", "Type a text and press Enter");
   const second = pairs && box("second", "second text, passage");
+  const file = element("input", { type: "file", accept: "image/*", "aria-label": "picture", hidden: true });
+  const choice = element(
+    "select",
+    { "aria-label": "model", hidden: models.length < 2, onchange: () => store.set({ model: choice.value, text: "" }) },
+    ...models.map(({ name }) => element("option", { value: name }, name)),
+  );
+  const picked = () => models.find(({ name }) => name === store.state.model) ?? models[0];
   const from = element("input", { type: "number", name: "from", min: "0", title: "from token", hidden: true });
   from.setAttribute("aria-label", "from token");
   const status = element("p", { class: "status", role: "status" });
   /** @type {AbortController | null} */
   let asked = null;
 
-  /** @param {string} text */
-  const ask = async (text) => {
+  /** @param {object} question what is posted */
+  const ask = async (question) => {
     asked?.abort();
     const own = new AbortController();
     asked = own;
     status.className = "status";
     status.textContent = "looking …";
     try {
-      const records = await look(text, store.state.from, own.signal);
+      const records = await look({ ...question, ...(picked() && { model: picked().name }) }, own.signal);
       from.hidden = !records.some(isLong);
       show(records);
       status.textContent = "";
@@ -43,11 +54,28 @@ export function liveForm(show, pairs, store) {
   /** @param {Event} event */
   const submit = (event) => {
     event.preventDefault();
+    if (picked()?.picture) {
+      if (file.files?.length) read(file.files[0]).then((picture) => ask({ input: { picture } }));
+      return;
+    }
     const text = second && second.value ? `${input.value}\t${second.value}` : input.value;
     const first = from.hidden || from.value === "" || text !== typed ? -1 : Number(from.value);
     typed = text;
     store.set({ text, from: first, query: -1, key: -1 });
-    ask(text);
+    ask(question(text));
+  };
+
+  /** @param {string} text */
+  const question = (text) => (store.state.from < 0 ? { text } : { text, from: store.state.from });
+
+  /** Shows the boxes that the chosen model reads. */
+  const dress = () => {
+    const { name = "", example = "", picture = false } = picked() ?? {};
+    if (name) choice.value = name;
+    input.placeholder = example ? `${example}, then Enter` : input.placeholder;
+    input.hidden = picture;
+    if (second) second.hidden = picture;
+    file.hidden = !picture;
   };
 
   /** A text that came with the address. @param {string} text */
@@ -58,16 +86,22 @@ export function liveForm(show, pairs, store) {
     input.value = one;
     if (second) second.value = other;
     from.value = store.state.from < 0 ? "" : String(store.state.from);
-    if (text) ask(text);
+    if (text) ask(question(text));
   };
   let typed = "";
-  store.subscribe(({ text }) => take(text));
+  store.subscribe(({ text }) => {
+    dress();
+    take(text);
+  });
+  dress();
   queueMicrotask(() => take(store.state.text));
   return element(
     "form",
     { class: "live", onsubmit: submit },
+    choice,
     input,
     second,
+    file,
     from,
     element("button", { type: "submit" }, "Look"),
     status,
@@ -90,16 +124,28 @@ function box(name, placeholder) {
 }
 
 /**
- * @param {string} text
- * @param {number} from the token from which on a long text is shown with every weight, or -1
+ * @param {File} file
+ * @returns {Promise<string>} a data URL
+ */
+function read(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(String(reader.result));
+    reader.onerror = () => reject(reader.error);
+    reader.readAsDataURL(file);
+  });
+}
+
+/**
+ * @param {object} question
  * @param {AbortSignal} signal
  * @returns {Promise<unknown[]>} a record for each model
  */
-async function look(text, from, signal) {
+async function look(question, signal) {
   const answer = await fetch("./look", {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(from < 0 ? { text } : { text, from }),
+    body: JSON.stringify(question),
     signal,
   }).catch((error) => {
     throw signal.aborted ? error : new Error("the server does not answer; is it still running?");

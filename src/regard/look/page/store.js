@@ -13,6 +13,7 @@
  * @property {string} marks on a picture: "light" on the patches looked at, or "arrows" to the strongest
  * @property {string} scale "map": one colour scale for all rows; "row": one for each
  * @property {string} text what was typed on a live page
+ * @property {string} model the name of the model that is asked, or "" for the first
  * @property {number} from the token from which on a long text is shown with every weight, or -1
  * @property {string} theme "light", "dark", or "" for what the system prefers
  */
@@ -29,6 +30,7 @@ const INITIAL = {
   marks: "light",
   scale: "map",
   text: "",
+  model: "",
   from: -1,
   theme: "",
 };

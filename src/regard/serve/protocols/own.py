@@ -1,4 +1,4 @@
-"""regard's own paths: POST /run/{model} for every task, POST /look, GET /models, POST /admin/reload and the page."""
+"""regard's own paths: POST /run/{model} for every task, GET /models and POST /admin/reload."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
-from regard.look import page
 from regard.serve.failures import ServeError, refused
 from regard.serve.protocol import Protocol, answer
 from regard.serve.server import Server
@@ -44,28 +43,8 @@ class Run(BaseModel):
     options: Options = Field(default_factory=Options)
 
 
-class Look(BaseModel):
-    """An input to look at."""
-
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
-
-    text: str | None = None
-    input: JsonValue = None
-    model: str | None = None
-    first: int | None = Field(None, ge=0, alias="from")
-    layer: int | None = None
-    head: int | None = None
-    reference: str | None = None
-
-
 def protocol(server: Server) -> Protocol:
     router = APIRouter(tags=["regard"])
-
-    @router.get("/", response_class=HTMLResponse, include_in_schema=False)
-    async def people() -> Response:
-        """One page for people."""
-        pairs = any(entry.facts.two_texts for entry in server.registry)
-        return HTMLResponse(page.render([], live=True, pairs=pairs))
 
     @router.get("/models")
     async def models() -> Response:
@@ -82,16 +61,6 @@ def protocol(server: Server) -> Protocol:
         found = await server.ask(model, asked, options, detailed=True)
         rows = [{"input": given, "answers": each.answer} for given, each in zip(asked, found, strict=True)]
         return answer(rows[0] if body.inputs is None else rows)
-
-    @router.post("/look")
-    async def look(body: Look) -> Response:
-        """The record of the look page."""
-        given = body.text if body.text is not None else body.input
-        if given is None or given == "" or (isinstance(given, str) and not given.strip()):
-            raise refused("the text is empty; type something to look at")
-        view = {"layer": body.layer, "head": body.head, "reference": body.reference, "first": body.first}
-        chosen = {name: value for name, value in view.items() if value is not None}
-        return answer([await server.look(body.model, given, chosen)])
 
     @router.post("/admin/reload")
     async def reload() -> Response:
