@@ -29,8 +29,11 @@ class PairsData(DataTable):
     max_length: PositiveInt = Field(256, description="pairs with more tokens on a side are dropped")
     max_ratio: float | None = Field(None, ge=1, description="pairs with one side that many times longer are dropped")
     drop_duplicates: bool = Field(False, description="a pair seen before is dropped")
-    languages: tuple[Language, Language] | None = Field(
-        None, description='the codes of source and target, for servers and their clients: ["en", "de"]'
+    languages: list[Language] | None = Field(
+        None,
+        min_length=2,
+        max_length=2,
+        description='the codes of source and target, for servers and their clients: ["en", "de"]',
     )
     hold_out: PositiveInt | float | None = Field(
         None, description="pairs held out for validation: a number, a share below 1, or 2 % but at most 2000"
