@@ -6,13 +6,14 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from regard import tasks
 from regard.commands.run import longest_of, task_named
+from regard.decoding.config import shortened
 from regard.directory import ModelDirectory
 from regard.engines.choose import EngineName, without_torch
 from regard.engines.ctranslate2.engine import CTranslate2Engine
@@ -67,7 +68,9 @@ class OpenedModel:
         if self.engine is None:
             self.torch.module.eval()  # read now, so that a damaged model is refused now
         else:
-            list(self.engine.answer_all(["."], self._options({"max_length": 1}, detailed=False), together=1))
+            own = self._options({}, detailed=False)
+            quick = replace(own, decoding=shortened(own.decoding, 1))
+            list(self.engine.answer_all(["."], quick, together=1))
 
     @cached_property
     def torch(self) -> Model:

@@ -155,7 +155,7 @@ class Pool:
         able = [
             each for each in self.processes if each.idle and self.unable.get(each, {}).get(entry.name) != entry.version
         ]
-        holders = [each for each in able if each.held.get(entry.name) == entry.version]
+        holders = [each for each in able if each.holds(entry)]
         return holders[0] if holders else able[0] if able else None
 
     def _give(self, process: Process, group: Group, items: list[Item]) -> None:
@@ -205,7 +205,7 @@ class Pool:
         self.dispatch()
 
     def _held_elsewhere(self, entry: Entry, process: Process) -> bool:
-        return any(each is not process and each.held.get(entry.name) == entry.version for each in self.processes)
+        return any(each is not process and each.holds(entry) for each in self.processes)
 
     def _hand_out(self, group: Group, items: list[Item], message: Message | None) -> None:
         """Give each input what came of it."""

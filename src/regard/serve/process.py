@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import count
 
 from regard.serve.channel import Message, packed, receive
+from regard.serve.registry import Entry
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")  # one for each worker
 
@@ -25,7 +26,7 @@ class Process:
 
     def __init__(self, command: list[str]) -> None:
         self.command = command
-        self.held: dict[str, int] = {}  # versions of models, by name
+        self.held: dict[str, list[int]] = {}  # versions of models, by name
         self.used: dict[str, float] = {}  # when each was asked last
         self.job: int | None = None
         self._reply: Reply | None = None
@@ -44,6 +45,10 @@ class Process:
     @property
     def idle(self) -> bool:
         return self.job is None and self._writer is not None
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether it has opened the version of a model that is in use."""
+        return entry.version in self.held.get(entry.name, ())
 
     async def follow(self, ready: Callable[[], None]) -> None:
         """Receive replies until the worker ends; `ready` is called when it can be given a job."""

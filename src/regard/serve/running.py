@@ -84,7 +84,7 @@ async def describe(models: Mapping[str, Path], server: Server) -> None:
         except ServeError as failure:
             raise RegardError(failure.sentence) from None
         server.registry.add(entry)
-        server.metrics.models.labels(name, entry.facts.task, entry.facts.kind, str(entry.version)).set(1)
+        server.tell_of(entry)
 
 
 def _take_over(server: Server) -> None:

@@ -163,7 +163,15 @@ class Server:
         except (RegardError, ServeError) as error:
             return f"refused: {error}"
         entry.facts, entry.version, entry.mark = after.facts, after.version, after.mark
+        self.tell_of(entry)
         return "reloaded"
+
+    def tell_of(self, entry: Entry) -> None:
+        """Let the metrics name the version of a model that is in use."""
+        before = (entry.name, entry.facts.task, entry.facts.kind, str(entry.version - 1))
+        with suppress(KeyError):
+            self.metrics.models.remove(*before)
+        self.metrics.models.labels(entry.name, entry.facts.task, entry.facts.kind, str(entry.version)).set(1)
 
     def check(self, inputs: Sequence[object], *, files: bool = False) -> None:
         """Refuse inputs that are too many, too long, or hold what is no text. Files are limited by the body alone."""
@@ -232,8 +240,12 @@ class Server:
         options: dict[str, JsonValue],
         *,
         detailed: bool = False,
+        again: bool = True,
     ) -> list[Message]:
-        """What the workers reply to each input. If the client leaves, inputs that still wait are forgotten."""
+        """What the workers reply to each input. If the client leaves, inputs that still wait are forgotten.
+
+        A model that no worker holds any more, and whose files were replaced meanwhile, is taken over.
+        """
         loop = asyncio.get_running_loop()
         done, left = loop.create_future(), len(inputs)
         replies: list[Message | None] = [None] * len(inputs)
@@ -255,6 +267,9 @@ class Server:
         except asyncio.CancelledError:
             self.pool.forget(items)
             raise
+        if again and verb != "open" and any(reply is not None and "changed" in reply for reply in replies):
+            await self._reload(entry)
+            return await self._replies(entry, verb, inputs, options, detailed=detailed, again=False)
         found = []
         for reply in replies:
             if (failure := failure_of(reply)) is not None:

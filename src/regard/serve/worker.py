@@ -66,18 +66,12 @@ class Opens(Protocol):
 
 
 @dataclass
-class _Held:
-    version: int
-    model: Opened
-
-
-@dataclass
 class Worker:
     """The models that a worker holds, and what it answers to each verb."""
 
     opens: Opens
     channel: Channel
-    held: dict[str, _Held] = field(default_factory=dict)
+    held: dict[str, dict[int, Opened]] = field(default_factory=dict)  # models by name and version
 
     def work(self) -> None:
         """Answer messages until the server ends."""
@@ -92,8 +86,8 @@ class Worker:
             self.held.pop(message["name"], None)
         return message["verb"] in ("unload", "cancel")
 
-    def _versions(self) -> dict[str, int]:
-        return {name: held.version for name, held in self.held.items()}
+    def _versions(self) -> dict[str, list[int]]:
+        return {name: list(versions) for name, versions in self.held.items()}
 
     def _reply(self, verb: str, message: Message) -> Message:
         verbs: dict[str, Callable[[Message], Message]] = {
@@ -108,6 +102,8 @@ class Worker:
         start = time.perf_counter()
         try:
             found = verbs[verb](message)
+        except ChangedError as error:
+            found = {"unreadable": str(error), "changed": True}
         except UnreadableError as error:
             found = {"unreadable": str(error)}
         except RegardError as error:
@@ -121,24 +117,32 @@ class Worker:
         mark = mark_of(path)
         return {"facts": self.opens.describe(path).model_dump(mode="json"), "mark": mark}
 
-    def _model(self, message: Message) -> Opened:
-        """The version of a model that a message is for, opened if it is not held."""
+    def _model(self, message: Message, *, beside: bool = False) -> Opened:
+        """The version of a model that a message is for, opened if it is not held.
+
+        Older versions are forgotten, unless it is to stand beside them until the server asks for it.
+        """
         wanted = message["model"]
-        held = self.held.get(wanted["name"])
-        if held is not None and held.version == wanted["version"]:
-            return held.model
+        name, version = wanted["name"], wanted["version"]
+        held = self.held.get(name, {})
+        model = held[version] if version in held else self._read(wanted)
+        self.held[name] = {number: each for number, each in held.items() if beside or number > version}
+        self.held[name][version] = model
+        return model
+
+    def _read(self, wanted: Message) -> Opened:
         try:
             path = Path(wanted["path"])
             if mark_of(path) != wanted["mark"]:
-                raise RegardError(f"the files of model {wanted['name']!r} have changed; reload it")
-            opened = self.opens.open(path)
+                raise ChangedError(f"the files of model {wanted['name']!r} have changed")
+            return self.opens.open(path)
+        except ChangedError:
+            raise
         except RegardError as error:
             raise UnreadableError(str(error)) from None
-        self.held[wanted["name"]] = _Held(wanted["version"], opened)
-        return opened
 
     def _open(self, message: Message) -> Message:
-        model = self._model(message)
+        model = self._model(message, beside=True)
         tokens, seconds = measured(model)
         return {"facts": model.facts.model_dump(mode="json"), "budget": tokens, "single": seconds}
 
@@ -213,6 +217,10 @@ class Worker:
 
 class UnreadableError(RegardError):
     """A model that cannot be opened."""
+
+
+class ChangedError(UnreadableError):
+    """A model whose files are no longer those of the version that is asked for."""
 
 
 def broken(error: Exception) -> str:
