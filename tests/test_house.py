@@ -42,6 +42,8 @@ OTHER_WORDS = {
     ("tasks/base.py", "nodes"): "what a side consists of",
     ("look/neighbours.py", "nodes"): "what a side consists of",
     ("decoding/tree.py", "nodes"): "a key of the record",
+    ("serve/texts/documents.py", "translate"): "an attribute of HTML",
+    ("serve/protocols/openai.py", "answer"): "a key of the record",
     ("look/timeline.py", "forecast"): "what the line of the steps ahead is called",
 }
 

@@ -131,6 +131,10 @@ class Server:
         found = [await self._one(entry, "tokenize", text, {}) for text in texts]
         return [[Token(*row) for row in reply["tokens"][0]] for reply in found]
 
+    async def parts(self, model: str | None, text: str, *, language: str | None = None) -> Split:
+        """The parts in which a text is answered: one, or whole sentences, as many together as the model reads."""
+        return await self._split(self.registry.find(model), text, language) or Split([text], ["", ""])
+
     async def describe(self, entry: Entry) -> tuple[Facts, str]:
         """What the surface of a model says, and the mark of its files."""
         reply = await self._one(entry, "describe", None, {})

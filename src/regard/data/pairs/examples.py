@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
@@ -17,6 +17,8 @@ from regard.data.pairs.filters import Filters
 from regard.data.pairs.pair import Columns, Entry, Pair, expanded_entry, read_pairs, stamps
 from regard.data.splits import DataTable, HeldOut, Splits, hold_out
 from regard.errors import RegardError
+
+Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
 
 LARGE = 64 << 20  # bytes of files that are read once more only if they must be
 
@@ -47,6 +49,12 @@ class PairsData(DataTable):
     max_length: PositiveInt = Field(256, description="pairs with more tokens on a side are dropped")
     max_ratio: float | None = Field(None, ge=1, description="pairs with one side that many times longer are dropped")
     drop_duplicates: bool = Field(False, description="a pair seen before is dropped")
+    languages: list[Language] | None = Field(
+        None,
+        min_length=2,
+        max_length=2,
+        description='the codes of source and target, for servers and their clients: ["en", "de"]',
+    )
     hold_out: PositiveInt | float | None = Field(
         None, description="pairs held out for validation: a number, a share below 1, or 2 % but at most 2000"
     )

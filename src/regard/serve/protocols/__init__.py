@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from regard.serve.protocol import Protocol
-from regard.serve.protocols import health, own, page
+from regard.serve.protocols import health, hugging_face, libretranslate, openai, own, page
 from regard.serve.server import Server
 
-PROTOCOLS: tuple[Callable[[Server], Protocol], ...] = (health.protocol, page.protocol, own.protocol)
+PROTOCOLS: tuple[Callable[[Server], Protocol], ...] = (
+    health.protocol,
+    page.protocol,
+    own.protocol,
+    libretranslate.protocol,
+    openai.protocol,
+    hugging_face.protocol,  # after the page: errors of POST / have its shape
+)

@@ -47,11 +47,12 @@ def edges(text: str) -> tuple[str, str, str]:
 def lines(text: str) -> Split:
     """The lines of a text, without the white space around them."""
     before, inner, after = edges(text)
-    pieces = LINES.split(inner) if inner else []
-    found = Split([], [before])
+    if not inner:
+        return Split([], [before + after])
+    pieces, found = LINES.split(inner), Split([], [before])
     for part, follows in zip(pieces[::2], [*pieces[1::2], after], strict=True):
         found.add(part, follows)
-    return found if pieces else Split([], [before + after])
+    return found
 
 
 def sentences(text: str, *, language: str = "en") -> Split:
