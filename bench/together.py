@@ -67,6 +67,7 @@ def cores() -> int:
 
 def _started(work: Callable[..., float], processes: int, *given: object) -> float:
     """What the first of so many processes finds."""
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # DDP warns that it looks for unused parameters
     with tempfile.TemporaryDirectory() as folder:
         multiprocessing.start_processes(
             _join, args=(work, processes, Path(folder), given), nprocs=processes, start_method="spawn"

@@ -16,7 +16,9 @@ def full_disk(*_):
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     durable.write_file(tmp_path / "weights", b"old")
     monkeypatch.setattr(durable.os, "fsync", full_disk)
-    with pytest.raises(RegardError, match=r"cannot write .*weights: the disk is full; .* free some space"):
+    with pytest.raises(
+        RegardError, match=r"cannot write .*weights: the disk is full, and 3 bytes are needed; .* free some space"
+    ):
         durable.write_file(tmp_path / "weights", b"new")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"weights": b"old"}
 

@@ -64,6 +64,21 @@ def test_a_killed_process_changes_nothing(tmp_path: Path) -> None:
         assert_close(two[name], weights, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the children of a process are found in /proc")
+def test_a_signal_to_all_processes_at_once_saves_the_run(tmp_path: Path) -> None:
+    """systemd and SLURM signal the processes and the one that started them, which passes the signal on."""
+    write_pairs(tmp_path / "lexicon.tsv", [(word, " ".join(word.upper())) for word in words(200)])
+    together = start(tmp_path, "two", "--processes", "2", "--set", "training.steps=1000000")
+    while not list((tmp_path / "two" / "checkpoints").glob("step-*")):
+        assert together.poll() is None
+        time.sleep(0.05)
+    for process in (*children(together), together.pid):
+        os.kill(process, signal.SIGTERM)
+    _, told = together.communicate()
+    assert together.returncode == 75, told.decode()
+    assert b"all is saved in" in told
+
+
 def test_processes_of_which_one_asks_for_it_start_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -166,10 +166,16 @@ def listening():
 
 
 @pytest.mark.usefixtures("listening")
-def test_a_second_signal_acts_at_once(tmp_path):
+def test_a_second_signal_acts_at_once_unless_it_is_the_same(tmp_path, monkeypatch):
+    """The terminal sends Ctrl-C to all processes, and the one that started the others passes it on to them."""
+    now = 100.0
+    monkeypatch.setattr(watchers.time, "monotonic", lambda: now)
     with Interruption(Checkpoints(tmp_path)) as interruption:
         os.kill(os.getpid(), signal.SIGINT)
         assert interruption.asked
+        now = 100.9
+        os.kill(os.getpid(), signal.SIGINT)
+        now = 101.1
         with pytest.raises(KeyboardInterrupt) as caught:
             os.kill(os.getpid(), signal.SIGINT)
     assert caught.type is KeyboardInterrupt

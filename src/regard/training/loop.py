@@ -19,6 +19,7 @@ from regard.training.distribution import Crew
 from regard.training.learner import Learner, Loss
 from regard.training.run import Run
 from regard.training.schedule import Schedule
+from regard.training.sharding import whole
 
 Watcher = Callable[[Run], None]
 
@@ -141,8 +142,8 @@ def _divisible(group: Sequence[Batch], parts: int) -> bool:
 def _clipped(parameters: Sequence[nn.Parameter], most: float) -> float:
     """The norm of the gradient, which is scaled down to `most` if it is longer; 0 never scales."""
     if most:
-        return float(nn.utils.clip_grad_norm_(parameters, most))
-    return float(nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None]))
+        return float(whole(nn.utils.clip_grad_norm_(parameters, most)))
+    return float(whole(nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None])))
 
 
 def _tell_skip(run: Run, loss: float, norm: float, group: Sequence[Batch], *, last: bool, crew: Crew) -> None:

@@ -87,6 +87,11 @@ def local(tensor: Tensor) -> Tensor:
     return cast("DTensor", tensor).to_local() if is_divided(tensor) else tensor
 
 
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor with the rows of all processes. All must ask for it, if it is divided."""
+    return cast("DTensor", tensor).full_tensor() if is_divided(tensor) else tensor
+
+
 def is_divided(tensor: Tensor) -> bool:
     return hasattr(tensor, "to_local")
 

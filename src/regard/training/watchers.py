@@ -180,14 +180,18 @@ class Interruption:
     """A context manager for Ctrl-C, SIGTERM and SIGUSR1: the run finishes its step, saves a checkpoint and stops.
 
     If any of several processes is asked, all stop after the same step. A second signal acts as it does elsewhere: at
-    once. Outside the main thread, where Python delivers no signals, nothing happens.
+    once. A terminal, systemd or SLURM may send a signal to a process and to the one that started it, which passes it
+    on: what comes within `TWICE` seconds is the same signal. Outside the main thread, where Python delivers no signals,
+    nothing happens.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    TWICE = 1.0
 
     def __init__(self, checkpoints: Checkpoints, crew: Crew | None = None) -> None:
         self.checkpoints, self.crew = checkpoints, crew or Crew()
         self.asked = 0  # the number of the signal
+        self.moment = 0.0  # when it came
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -212,6 +216,10 @@ class Interruption:
         )
 
     def _ask(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature is Python's
-        self.asked = number
-        self.__exit__()
+        if self.asked:
+            if time.monotonic() - self.moment > self.TWICE:
+                self.__exit__()
+                signal.raise_signal(number)
+            return
+        self.asked, self.moment = number, time.monotonic()
         os.write(2, b"\nfinishing this step and saving; once more to stop at once\n")
