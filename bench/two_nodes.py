@@ -94,7 +94,7 @@ def _start(number: int, words: Sequence[str]) -> subprocess.Popen[bytes]:
     node, address = list(NODES.items())[number]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(len(NODES)), "--nproc-per-node", "1"]
     torchrun += ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"{NODES['regard-node-1']}:{PORT}", "--rdzv-id", "regard"]
-    torchrun += ["--local-addr", address, "--max-restarts", "0"]
+    torchrun += ["--rdzv-conf", f"is_host={int(number == 0)}", "--local-addr", address, "--max-restarts", "0"]
     surroundings = {**os.environ, **THREADS, "GLOO_SOCKET_IFNAME": CABLE[number]}
     return subprocess.Popen(["ip", "netns", "exec", node, *torchrun, *words], env=surroundings)
 

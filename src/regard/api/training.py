@@ -135,7 +135,8 @@ def prepare(
         whole = task.exam(data.splits.judged, RunOptions(recipe.decoding))
     device, each = machine.choose_device(training.device), TRAINED + 4 * bool(training.ema)
     if training.distribution.divides(crew.world):
-        each = -(-each // crew.world) + LOADED  # its part, and the whole model while it is judged
+        # its part, the whole model while it is judged, and all gradients while they are accumulated
+        each = -(-each // crew.world) + LOADED * (1 + (training.accumulate > 1))
     require_room(task.module, recipe.model, device=device, each=each)
     torch.manual_seed(training.seed)
     module = task.module(recipe.model)

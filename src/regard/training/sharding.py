@@ -12,15 +12,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from regard.data.streams import Batch
 from regard.layers.blocks import Block
 from regard.layers.experts import Experts
 from regard.layers.two_stream import TwoStreamBlock
+from regard.tasks.modules import Continues
 from regard.training.learner import Learner, Loss
 
 if TYPE_CHECKING:
@@ -48,13 +50,35 @@ class Shards:
         for part in [*_blocks(self.model), self.learner]:
             experts = any(isinstance(module, Experts) for module in _own_modules(part))
             group: FSDPModule = fully_shard(part, mesh=mesh)
-            # a process may use experts that another does not use: it takes part with gradients of 0
+            # a process may use experts that another does not use, which takes part with gradients of 0
             group.set_reduce_scatter_unused_params(experts, recurse=False)
+        choosing = [module for module in self.model.modules() if isinstance(module, Experts)]
+        self._experts = [expert for module in choosing for expert in module.experts]
+        self._used = torch.zeros(len(self._experts), dtype=torch.int32)
+        for number, expert in enumerate(self._experts):
+            expert.register_forward_hook(partial(self._note, number))
 
     @property
     def model(self) -> nn.Module:
         """The model that learns. Its parameters are DTensors, and its single numbers vectors of one."""
         return self.learner.module
+
+    def leave_unused(self, optimiser: torch.optim.Optimizer) -> None:
+        """Let an optimiser leave experts as they are that no process has used since its last step, as it does with
+        weights that a process which is alone has not used."""
+
+        def drop(*_: object) -> None:
+            distributed.all_reduce(self._used, distributed.ReduceOp.MAX)
+            for expert, used in zip(self._experts, self._used.tolist(), strict=True):
+                for parameter in expert.parameters() if not used else ():
+                    parameter.grad = None
+            self._used.zero_()
+
+        if self._experts:
+            optimiser.register_step_pre_hook(drop)
+
+    def _note(self, number: int, *_: object) -> None:
+        self._used[number] = 1
 
     @contextmanager
     def gathered(self) -> Iterator[nn.Module]:
@@ -147,7 +171,12 @@ def _own_modules(part: nn.Module) -> list[nn.Module]:
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
-    """The blocks of a model whose weights no other module has."""
+    """The blocks of a model whose weights are used by calling them alone.
+
+    A model that continues a memory makes keys and values of it outside of its blocks.
+    """
+    if isinstance(model, Continues):
+        return []
     listed = [block for each in model.modules() if isinstance(each, nn.ModuleList) for block in each]
     owners: dict[int, int] = {}
     for module in model.modules():

@@ -80,6 +80,8 @@ def train(
         remembers=task if isinstance(task, Remembers) and crew.world == 1 else None,
         shards=shards,
     )
+    if shards:
+        shards.leave_unused(run.optimiser)
     checkpoints = Checkpoints(directory / CHECKPOINTS, crew)
     randomness.seed(config.seed)
     resumed = crew.in_turn(lambda: checkpoints.resume(run))
