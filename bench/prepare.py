@@ -35,11 +35,15 @@ train = "{folder}/pairs-*.tsv"
 valid = "{folder}/valid.tsv"
 [model]
 kind = "transformer"
-preset = "tiny"
+layers = 2
+width = 64
+heads = 4
+hidden = 256
 [training]
 steps = 1
 threads = 1
 validate_every = 0
+batch_tokens = 512
 [decoding]
 beam = 1
 max_length = 8

@@ -57,6 +57,8 @@ def _is_branch(part: str) -> bool:
 def _fields(path: list[str], here: type[BaseModel]) -> list[str]:
     """The keys that are known at `path`."""
     for name in path:
+        if name.isdigit():  # a place in a list
+            continue
         inner = _model_in(here.model_fields[name].annotation) if name in here.model_fields else None
         if inner is None:
             return []

@@ -35,7 +35,7 @@ def pairs(rows: int = 173) -> SimpleNamespace:
     sides = [
         [ids_of(number, longest=longest, step=step) for number in range(rows)] for longest, step in ((23, 31), (19, 37))
     ]
-    source, target = (Column([pyarrow.array(side, pyarrow.list_(pyarrow.uint16()))]) for side in sides)
+    source, target = (Column([pyarrow.array(side, pyarrow.list_(pyarrow.uint16()))], rows=len(side)) for side in sides)
 
     class Pairs(SimpleNamespace):
         def __len__(self) -> int:

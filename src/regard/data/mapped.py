@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import mmap
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Generic, TypeVar
 
+import numpy
 import pyarrow
+from numpy.typing import NDArray
 
 RESIDENT = 64 << 20  # bytes of a corpus that may stay resident
+FEW = 8 << 20  # bytes of numbers that stay in memory
+
+Number = TypeVar("Number", bound=numpy.generic)
 
 
 class Mapped:
@@ -28,6 +35,30 @@ class Mapped:
 
     def release(self, number: int | None = None) -> None:
         """Let go of the pages of one file or of all, unless all files are small."""
-        if self._large and hasattr(mmap, "MADV_DONTNEED"):
+        if self._large:
             for each in self._maps if number is None else [self._maps[number]]:
-                each.madvise(mmap.MADV_DONTNEED)
+                _release(each)
+
+
+class Numbers(Generic[Number]):
+    """Numbers that are read and not changed; many of them move to a temporary file that is mapped into memory."""
+
+    def __init__(self, values: NDArray[Number]) -> None:
+        self._map: mmap.mmap | None = None
+        self.values = values
+        if values.nbytes > FEW:
+            with tempfile.TemporaryFile() as file:
+                values.tofile(file)
+                file.flush()
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self.values = numpy.frombuffer(self._map, dtype=values.dtype)
+
+    def release(self) -> None:
+        """Let go of the pages that were read."""
+        if self._map is not None:
+            _release(self._map)
+
+
+def _release(mapped: mmap.mmap) -> None:
+    if hasattr(mmap, "MADV_DONTNEED"):  # not on every system
+        mapped.madvise(mmap.MADV_DONTNEED)

@@ -61,12 +61,14 @@ class Mixing:
 
     def rows(self, sizes: Sequence[int], *, seed: int, epoch: int) -> Order:
         """The numbers of the examples of an epoch, corpus by corpus; those of corpus i begin at Σ_{j<i} n_j."""
-        found, start = [], 0
+        found = numbers(sum(sizes))
+        start = filled = 0
         for number, (size, count) in enumerate(zip(sizes, self.counts(sizes), strict=True)):
             for part in _passes(size, begin=epoch * count, count=count, seed=[seed, number]):
-                found.append(part + part.dtype.type(start))
+                numpy.add(part, start, out=found[filled : filled + len(part)], casting="unsafe")
+                filled += len(part)
             start += size
-        return numpy.concatenate([numbers(0), *found])
+        return found
 
 
 def _passes(size: int, *, begin: int, count: int, seed: Sequence[int]) -> Iterator[Order]:

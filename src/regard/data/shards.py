@@ -148,12 +148,13 @@ class _Makers:
             answer = read(_pipe(process.stdout))
         except BrokenPipeError:
             answer = None
+        finally:
+            self.idle.put(process)  # one that has ended, too: whoever takes it finds that out
         if answer is None:
             raise RegardError(
                 f"a process that prepares data has ended (exit code {process.wait()}); shards that are finished are "
                 "kept, so run the same command again, with fewer --processes if memory was short"
             )
-        self.idle.put(process)
         description = json.loads(bytes(answer))
         if error := description.get("error"):
             raise RegardError(error)

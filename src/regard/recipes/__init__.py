@@ -127,6 +127,13 @@ def _refuse_absurd(table: Mapping[str, Any], *, where: str, prefix: str = "") ->
             raise RegardError(f"{where}: {prefix}{key} = {shown(value)} is too large a number; use a smaller one")
 
 
+def _learned_from(data: Mapping[str, Any]) -> object:
+    """The entry of data.train, or that of the first corpus of a mixture."""
+    mix = data.get("mix")
+    first = mix[0] if not data.get("train") and isinstance(mix, list) and mix else None
+    return first.get("path") if isinstance(first, dict) else data.get("train")
+
+
 def _find_columns(data: object, config: type[DataTable], tell: Tell) -> None:
     """Replace `auto = true` in [data.columns] by the columns that are found in data.train, unless some are given."""
     columns = data.get("columns") if isinstance(data, dict) else None
@@ -136,7 +143,7 @@ def _find_columns(data: object, config: type[DataTable], tell: Tell) -> None:
     roles = config.model_fields["columns"].annotation
     assert isinstance(roles, type)
     assert issubclass(roles, BaseModel)
-    found, sentence = ({}, "") if given else find_columns(data.get("train"), list(roles.model_fields))
+    found, sentence = ({}, "") if given else find_columns(_learned_from(data), list(roles.model_fields))
     data["columns"] = {**found, **given}
     if sentence:
         tell(sentence)

@@ -142,7 +142,7 @@ def fill_in(model: Mapping[str, Any], *, data: Mapping[str, Any], where: str) ->
         return settings
     sizes = PRESETS.get(settings["kind"], {})
     if preset == "auto":
-        text = _megabytes(data.get("train"))
+        text = _megabytes([data.get("train"), data.get("mix")])
         preset = ([preset] + [name for name, least in FITTING if text >= least and name in sizes])[-1]
     if not isinstance(preset, str) or preset not in sizes:
         raise unknown_name(f"{where}: model.preset", str(preset), [*sizes, "auto"])

@@ -14,7 +14,8 @@ class Pairs:
 
     def __init__(self, pairs):
         self.source, self.target = (
-            Column([pyarrow.array(side, pyarrow.list_(pyarrow.int32()))]) for side in zip(*pairs, strict=True)
+            Column([pyarrow.array(side, pyarrow.list_(pyarrow.int32()))], rows=len(side))
+            for side in zip(*pairs, strict=True)
         )
 
     def __len__(self):

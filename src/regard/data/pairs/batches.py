@@ -5,6 +5,7 @@ B batch  S longest source  T longest target, both with EOS
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Protocol, Self
 
 import numpy
@@ -13,13 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.data.bpe_dropout import PairDropout
+from regard.data.mapped import Numbers
 from regard.data.mixing import Mixing, Order, numbers
+from regard.data.order import Shuffled
 from regard.data.pairs.corpus import Corpus, Ids
 from regard.data.planning import Rows, plan
 from regard.data.streams import WHOLE, Part, Share, Stream, TensorBatch
 from regard.special import OWN, Special
 
 WINDOW = 2**18  # rows that are planned at a time
+MANY = 2**22  # rows whose order is not kept in memory
 DRAWN_WINDOW = 2**15  # with dropout: rows whose new segmentation is in memory at a time
 
 
@@ -146,10 +150,8 @@ class PairStream(Stream[PairBatch]):
     def _planned(self, epoch: int, position: int) -> Iterator[tuple[Planned, Part]]:
         """The batches of this process from `position` on, as row numbers in what was planned together."""
         generator = numpy.random.default_rng([self.seed, epoch])
-        order = self._rows(epoch)
-        generator.shuffle(order)
         size, before = DRAWN_WINDOW if self.dropout else WINDOW, 0
-        for rows in numpy.array_split(order, -(-len(order) // size)):
+        for rows in self._windows(epoch, size, generator):
             planned = self._window(rows, epoch)
             lengths = planned.source.lengths + 1, planned.target.lengths + 1
             batches = sorted(plan(*lengths, budget=self.batch_tokens, generator=generator), key=len)
@@ -159,16 +161,29 @@ class PairStream(Stream[PairBatch]):
                     yield planned, part._replace(position=before + part.position)
             before += len(batches)
 
-    def _rows(self, epoch: int) -> Order:
-        """The rows of an epoch: every row once, or as the mixing of corpora says."""
+    def _windows(self, epoch: int, size: int, generator: numpy.random.Generator) -> Iterator[Order]:
+        """The rows of an epoch, shuffled, about `size` at a time: every row once, or as the mixing of corpora says."""
+        rows = len(self.corpus)
+        if self.mixing is None and rows > MANY:
+            order, count = Shuffled(rows, [self.seed, epoch]), -(-rows // size)
+            borders = [rows * number // count for number in range(count + 1)]
+            yield from (order.take(*both) for both in pairwise(borders))
+            return
         if self.mixing is None:
-            return numbers(len(self.corpus))
-        return self.mixing.rows(self.corpus.parts, seed=self.seed, epoch=epoch)
+            chosen = numbers(rows)
+        else:
+            chosen = self.mixing.rows(self.corpus.parts, seed=self.seed, epoch=epoch)
+        generator.shuffle(chosen)
+        yield from numpy.array_split(Numbers(chosen).values, -(-len(chosen) // size))
 
     def _window(self, rows: Order, epoch: int) -> Planned:
         source, target = self.corpus.source, self.corpus.target
         if self.dropout is None:
-            return Planned(Subset(source, rows), Subset(target, rows), rows)
+            sources = Subset(source, rows)
+            self.corpus.release()  # all lengths of this side were read
+            targets = Subset(target, rows)
+            self.corpus.release()
+            return Planned(sources, targets, rows)
         drawn = [
             self.dropout.redraw(source[row].tolist(), target[row].tolist(), epoch=epoch, row=row)
             for row in rows.tolist()

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from regard import durable
 from regard.data.kept import DAMAGED, checksum_of, digest_of, made
-from regard.data.mapped import Mapped
+from regard.data.mapped import Mapped, Numbers
 from regard.data.pairs.examples import Examples
 from regard.data.pairs.filters import FilterReport, Filters, Seen
 from regard.data.pairs.pair import Pair
@@ -60,15 +60,27 @@ class Lengths:
 class Column:
     """The ids of all sources or all targets, by row."""
 
-    def __init__(self, chunks: Iterable[pyarrow.ListArray]) -> None:
+    def __init__(self, chunks: Iterable[pyarrow.ListArray], *, rows: int) -> None:
         self._starts, self._offsets, self._values = [0], list[Ids](), list[Ids]()
-        lengths = [numpy.empty(0, dtype=numpy.uint16)]
+        lengths: Ids = numpy.empty(rows, dtype=numpy.uint16)
         for chunk in chunks:
-            self._starts.append(self._starts[-1] + len(chunk))
+            begin, end = self._starts[-1], self._starts[-1] + len(chunk)
+            self._starts.append(end)
             self._offsets.append(chunk.offsets.to_numpy())
             self._values.append(chunk.values.to_numpy())
-            lengths.append(_narrow(numpy.diff(self._offsets[-1])))
-        self.lengths: Ids = numpy.concatenate(lengths)
+            some = numpy.diff(self._offsets[-1])
+            if some.max(initial=0) >= 2**16:
+                lengths = lengths.astype(numpy.int32)
+            lengths[begin:end] = some
+        self._lengths = Numbers(lengths)
+
+    @property
+    def lengths(self) -> Ids:
+        return self._lengths.values
+
+    def release(self) -> None:
+        """Let go of the lengths that were read, if they are many."""
+        self._lengths.release()
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -85,6 +97,7 @@ class Column:
             some = numpy.bincount(self.lengths[begin : begin + COUNTED], minlength=len(counts))
             some[: len(counts)] += counts
             counts = some
+        self.release()
         up_to, tokens = numpy.cumsum(counts), int(counts @ numpy.arange(len(counts)))
         median, high = (int(numpy.searchsorted(up_to, -(-len(self) * percent // 100))) for percent in (50, 99))
         return Lengths(tokens, tokens / len(self), median, high, len(counts) - 1)
@@ -102,7 +115,7 @@ class Corpus:
         self.report, self.checksum, self.parts = report, checksum, tuple(parts)
         self._mapped = Mapped(paths)
         self._shards = range(len(paths))
-        self.source, self.target = Column(self._chunks("source")), Column(self._chunks("target"))
+        self.source, self.target = (Column(self._chunks(side), rows=report.kept) for side in ("source", "target"))
 
     def _chunks(self, side: str) -> Iterator[pyarrow.ListArray]:
         """One side of all record batches; what was read of a shard is let go before the next."""
@@ -116,11 +129,8 @@ class Corpus:
     def release(self) -> None:
         """Let go of what was read of a large corpus: it stays on disk, and not in memory."""
         self._mapped.release()
-
-
-def _narrow(lengths: NDArray[numpy.int32]) -> NDArray[Any]:
-    """Lengths in two bytes each, if they are small."""
-    return lengths.astype(numpy.uint16) if lengths.max(initial=0) < 2**16 else lengths
+        self.source.release()
+        self.target.release()
 
 
 def prepare(
