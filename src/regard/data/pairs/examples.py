@@ -13,7 +13,8 @@ from regard.data.pairs.pair import Columns, Entry, Pair, read_pairs, stamps
 from regard.data.splits import DataTable, HeldOut, Splits, hold_out
 from regard.errors import RegardError
 
-Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
+CODE = r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*"  # of a language
+Language = Annotated[str, Field(pattern=f"^{CODE}$")]
 
 
 class PairsData(DataTable):
