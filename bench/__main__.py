@@ -41,6 +41,8 @@ WORKS = {
     "captions": ("bench.captions:main", "captions of drawn pictures: soft and hard attention, and a Transformer"),
     "nodes": ("bench.nodes:main", "GAT on Cora and Citeseer, DictionaryLookup, and an epoch beside PyTorch Geometric"),
     "series": ("bench.series:main", "forecasts of three series beside seasonal-naive, Naive2 and Theta"),
+    "serve": ("bench.serve:main", "`regard serve` under load beside the same model offline: speed, memory, start"),
+    "serve-fuzz": ("bench.serve:fuzz", "`regard serve` asked what schemathesis generates: no 5xx"),
     "kill": ("bench.kill:main", "a run killed at 20 random moments against one left in peace"),
     "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),

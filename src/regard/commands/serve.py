@@ -18,7 +18,7 @@ from regard.errors import RegardError, listed, shown
 if TYPE_CHECKING:
     from regard.serve.settings import Settings
 
-NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "sentencex", "lxml")
+NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "sentencex", "lxml", "py3langid")
 WORKER = "regard.commands.serve_worker"
 
 

@@ -33,6 +33,9 @@ The interface for an adapter, a file in `protocols/` that the tuple `PROTOCOLS` 
 
     def shape(error: ServeError) -> Response: …           # error.status, .reason (a Reason), .sentence
 
+A handler that takes a Request alone and returns a Response is called without FastAPI in between, which is several times
+faster; `openapi_extra=takes(Model)` documents its body and `await body_of(request, Model)` reads it.
+
 server.ask(model, inputs, options, detailed, language) → list[Answered]
     `model` is a name of the registry, None for the first. `inputs` are JSON values as the task's surface reads them
     (`from_request`); `options` are those of `regard run`. An `Answered` has `.answer`, what `surface.to_json` gives
