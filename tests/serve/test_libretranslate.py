@@ -257,6 +257,14 @@ def test_files(server: Running, german: Model) -> None:
     assert fetched(server, "a.SRT", f"\ufeff{times}{TEXT}\n".encode())[1].decode() == f"{times}{there}\n"
 
 
+def test_the_address_of_a_file_is_that_of_the_server_in_front(server: Running) -> None:
+    form, file = {"source": "en", "target": "de"}, {"file": ("a.txt", b"w1")}
+    headers = {"X-Forwarded-Host": "mt.example.org", "X-Forwarded-Proto": "https"}
+    for sent, begin in ((headers, "https://mt.example.org/"), ({"X-Forwarded-Host": "a b/"}, f"{server.url}/")):
+        found = server.client.post("/translate_file", data=form, files=file, headers=sent).json()["translatedFileUrl"]
+        assert found.startswith(f"{begin}download_file/")
+
+
 def test_files_that_are_refused(server: Running) -> None:
     form = {"source": "en", "target": "de"}
 

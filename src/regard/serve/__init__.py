@@ -14,7 +14,8 @@ pool          worker processes: who answers what, restarts, which models are hel
 batching      which inputs are answered together
 process       one worker, as the server sees it; channel: the messages
 worker        one worker, as it sees itself; how it opens models is given by `regard.commands.serve_worker`
-texts/        what is split and put together again: sentences
+texts/        texts in and out of models: sentences, marks, HTML, subtitles, languages
+forms         what a request holds, however it was sent
 running       sockets and signals
 live          the live page of `regard look`, on models of its own process
 

@@ -262,11 +262,11 @@ def _info(server: Server) -> dict[str, JsonValue]:
         "model_type": {kinds.get(entry.facts.pipeline, "classifier"): {}},
         "model_pipeline_tag": entry.facts.pipeline,
         "max_concurrent_requests": limits.queue,
-        "max_input_length": entry.facts.whole or limits.characters,
+        "max_input_length": entry.facts.whole,
         "max_batch_tokens": None,
         "max_batch_requests": None,
         "max_client_batch_size": limits.batch,
-        "auto_truncate": False,
+        "auto_truncate": entry.facts.whole is None,  # else a long text is split
         "tokenization_workers": server.pool.count,
         "version": __version__,
         "sha": None,
