@@ -7,7 +7,7 @@ STAMP := $(VENV)/installed
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint browser bench clean
+.PHONY: help setup demo serve test lint browser bench clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | awk -F '\t' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -22,6 +22,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: setup  ## train spelling → pronunciation in a few minutes, score it, look at it
 	$(BIN)/regard demo
+
+serve: setup  ## the demo's model behind HTTP, at http://127.0.0.1:8000 until Ctrl-C; trained first if it is not there
+	test -e runs/demo/weights.safetensors || $(BIN)/regard demo
+	$(BIN)/regard serve runs/demo
 
 test: setup lint browser  ## everything that must hold before a change is merged; the last lines say what was skipped
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile

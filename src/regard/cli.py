@@ -383,6 +383,10 @@ def serve(
     compute_type: Annotated[
         Literal["float32", "int8"], typer.Option(help="for CTranslate2: int8 may be faster and changes some answers")
     ] = "float32",
+    languages: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]SOURCE,TARGET", help="languages of a model, if its recipe names none: en,de"),
+    ] = None,
     memory: Annotated[
         int | None, typer.Option(min=1, metavar="MB", help="weights held at once, in all workers together")
     ] = None,
@@ -430,7 +434,7 @@ def serve(
         cors=tuple(cors or ()),
         limits=limits,
     )
-    serve_models(models, settings, runtime=runtime, compute_type=compute_type)
+    serve_models(models, settings, runtime=runtime, compute_type=compute_type, languages=languages or ())
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ import deep_translator
 import libretranslatepy
 import pytest
 from serving import Running, serving
+from typer.testing import CliRunner
 
 import regard
 from made_models import WORDS, write_model
 from regard import Model
+from regard.cli import app
 
-DECODING = {"beam": 2, "max_length": 12}
+SETTINGS: Any = {"ending": 4.0, "position": "learned", "decoding": {"beam": 2, "max_length": 12}}
 TEXT = "w0 w1 w2 w3"
 KEY = "a secret key"
 
@@ -35,7 +38,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
     pairs = {"there": ("en", "de"), "back": ("de", "en"), "other": ("fr", "en")}
     return {
-        name: in_languages(write_model(folder / name, ending=4.0, decoding=DECODING, seed=seed), *codes)
+        name: in_languages(write_model(folder / name, seed=seed, **SETTINGS), *codes)
         for seed, (name, codes) in enumerate(pairs.items())
     }
 
@@ -120,7 +123,7 @@ def test_lines_white_space_and_text_without_letters(server: Running, german: Mod
 
 
 def test_long_texts_are_split_at_the_ends_of_sentences(server: Running, german: Model) -> None:
-    sentences = [f"{' '.join(WORDS[start : start + 30])}." for start in range(8)]
+    sentences = [f"{' '.join(random.Random(seed).choices(WORDS, k=30))}." for seed in range(6)]
     whole = post(server, q=" ".join(sentences))["translatedText"]
     assert whole == " ".join(german(sentence) for sentence in sentences)
     html = f"<p>{' '.join(sentences).replace('w9 ', '<b>w9</b> ')} <img></p>"
@@ -254,6 +257,14 @@ def test_files(server: Running, german: Model) -> None:
     assert fetched(server, "a.SRT", f"\ufeff{times}{TEXT}\n".encode())[1].decode() == f"{times}{there}\n"
 
 
+def test_the_address_of_a_file_is_that_of_the_server_in_front(server: Running) -> None:
+    form, file = {"source": "en", "target": "de"}, {"file": ("a.txt", b"w1")}
+    headers = {"X-Forwarded-Host": "mt.example.org", "X-Forwarded-Proto": "https"}
+    for sent, begin in ((headers, "https://mt.example.org/"), ({"X-Forwarded-Host": "a b/"}, f"{server.url}/")):
+        found = server.client.post("/translate_file", data=form, files=file, headers=sent).json()["translatedFileUrl"]
+        assert found.startswith(f"{begin}download_file/")
+
+
 def test_files_that_are_refused(server: Running) -> None:
     form = {"source": "en", "target": "de"}
 
@@ -268,14 +279,23 @@ def test_files_that_are_refused(server: Running) -> None:
     assert server.client.get("/download_file/..%2f..%2fetc%2fpasswd").status_code == 404
 
 
-def test_keys(models: dict[str, Path], german: Model) -> None:
-    with serving(models["there"], "--workers", "1", env={"REGARD_KEYS": KEY}) as server:
-        fields = {"q": TEXT, "source": "en", "target": "de"}
+def test_keys_and_languages_of_the_command_line(models: dict[str, Path], german: Model) -> None:
+    names = ["--languages", "en,it"]  # instead of those of the recipe
+    with serving(models["there"], "--workers", "1", *names, env={"REGARD_KEYS": KEY}) as server:
+        fields = {"q": TEXT, "source": "en", "target": "it"}
         assert refused(server, json=fields) == "Please contact the server operator to get an API key"
         assert refused(server, 403, json={**fields, "api_key": "wrong"}) == "Invalid API key"
-        assert server.client.get("/languages").status_code == 200
-        client = deep_translator.LibreTranslator(source="en", target="de", api_key=KEY, custom_url=f"{server.url}/")
+        assert [row["name"] for row in server.client.get("/languages").json()] == ["English", "Italian"]
+        client = deep_translator.LibreTranslator(source="en", target="it", api_key=KEY, custom_url=f"{server.url}/")
         assert client.translate(TEXT) == german(TEXT)
         header = {"Authorization": f"Bearer {KEY}"}
         assert server.client.post("/translate", json=fields, headers=header).status_code == 200
         assert server.client.get("/frontend/settings").json()["keyRequired"]
+
+
+def test_languages_of_the_command_line_that_are_refused(models: dict[str, Path]) -> None:
+    runner = CliRunner()
+    for given, sentence in (("en", "such as en,de"), ("x=en,de", "no model 'x'"), ("en,d/", "such as en,de")):
+        result = runner.invoke(app, ["serve", str(models["there"]), "--languages", given])
+        assert result.exit_code != 0
+        assert sentence in " ".join(str(result.exception or result.output).split())

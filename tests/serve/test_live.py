@@ -130,7 +130,7 @@ def test_pages_of_other_origins_are_refused(port: int):
     for origin in ("https://evil.example", "null", f"http://127.0.0.1:{port + 1}", "http://[::1"):
         assert look(port, "abc", Origin=origin)[0] == 403
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
-        assert look(port, "abc", Content_Type=kind)[0] == 422
+        assert look(port, "abc", Content_Type=kind)[0] == 415
     assert look(port, "abc", Content_Type="application/json; charset=utf-8")[0] == 200
 
 

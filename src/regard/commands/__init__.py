@@ -3,6 +3,7 @@
 run        lines in, lines out
 evaluate   scores of one model, or of two
 look       what a model looks at: terminal, file or live page
+serve      models behind HTTP; serve_worker: the process that answers
 bench      how fast a model answers
 demo       the embedded example
 lines      the lines of standard input, as they arrive

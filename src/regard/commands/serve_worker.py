@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -37,9 +38,11 @@ class Models:
 
     runtime: EngineName = "auto"
     compute_type: ComputeType = "float32"
+    languages: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of directories, instead of the recipe's
 
     def describe(self, path: Path) -> Facts:
-        return facts_of(ModelDirectory(path))
+        facts = facts_of(ModelDirectory(path))
+        return facts.model_copy(update={"languages": tuple(self.languages.get(str(path), facts.languages))})
 
     def open(self, path: Path) -> OpenedModel:
         return OpenedModel(ModelDirectory(path), self)
@@ -50,7 +53,7 @@ class OpenedModel:
 
     def __init__(self, directory: ModelDirectory, models: Models) -> None:
         self.directory, self.runtime = directory, models.runtime
-        self.facts, tables = facts_of(directory), directory.tables()
+        self.facts, tables = models.describe(directory.path), directory.tables()
         self.surface = tasks.surface(self.facts.task)
         self.table, self.decoding = tables["model"], tables.get("decoding", {})
         self.codec = directory.codec(directory.special())
@@ -142,10 +145,11 @@ def _reach(directory: ModelDirectory, model: Mapping[str, Any]) -> int | None:
 
 
 def main() -> None:
-    """Answer the messages of a server. The arguments are the runtime, the compute type and a file descriptor."""
-    runtime, compute_type, descriptor = sys.argv[1:]
+    """Answer the messages of a server. The arguments are the runtime, the compute type, the languages of directories
+    as JSON, and a file descriptor."""
+    runtime, compute_type, languages, descriptor = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends its workers
-    models = Models(cast(EngineName, runtime), cast(ComputeType, compute_type))
+    models = Models(cast(EngineName, runtime), cast(ComputeType, compute_type), json.loads(languages))
     with socket.socket(fileno=int(descriptor)) as connection:
         Worker(models, Channel(connection)).work()
 

@@ -14,7 +14,8 @@ pool          worker processes: who answers what, restarts, which models are hel
 batching      which inputs are answered together
 process       one worker, as the server sees it; channel: the messages
 worker        one worker, as it sees itself; how it opens models is given by `regard.commands.serve_worker`
-texts/        what is split and put together again: sentences
+texts/        texts in and out of models: sentences, marks, HTML, subtitles, languages
+forms         what a request holds, however it was sent
 running       sockets and signals
 live          the live page of `regard look`, on models of its own process
 
@@ -32,6 +33,9 @@ The interface for an adapter, a file in `protocols/` that the tuple `PROTOCOLS` 
         return Protocol(router, shape=shape, own_keys=False)
 
     def shape(error: ServeError) -> Response: …           # error.status, .reason (a Reason), .sentence
+
+A handler that takes a Request alone and returns a Response is called without FastAPI in between, which is several times
+faster; `openapi_extra=takes(Model)` documents its body and `await body_of(request, Model)` reads it.
 
 server.ask(model, inputs, options, detailed, language) → list[Answered]
     `model` is a name of the registry, None for the first. `inputs` are JSON values as the task's surface reads them

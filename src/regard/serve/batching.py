@@ -9,7 +9,7 @@ model was opened. An idle worker takes at once what has waited so long.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 from regard.serve.channel import Message
@@ -59,10 +59,24 @@ class Group:
     budget: Budget
     alone: bool = False  # whether each is a job of its own
     items: list[Item] = field(default_factory=list)
+    characters: int = 0  # of all items
+
+    def __post_init__(self) -> None:
+        self.characters = sum(item.size for item in self.items)
 
     @property
     def tokens(self) -> float:
-        return sum(self.tokens_of(item) for item in self.items)
+        return self.characters / self.budget.characters + len(self.items)
+
+    def add(self, items: Sequence[Item], *, first: bool = False) -> None:
+        """Let inputs wait, after all others or before them."""
+        self.items = [*items, *self.items] if first else [*self.items, *items]
+        self.characters += sum(item.size for item in items)
+
+    def drop(self, gone: Set[Item]) -> None:
+        """Let inputs wait no longer."""
+        self.items = [item for item in self.items if item not in gone]
+        self.characters = sum(item.size for item in self.items)
 
     def tokens_of(self, item: Item) -> float:
         return item.size / self.budget.characters + 1
@@ -76,7 +90,7 @@ class Group:
         """The inputs of the next batch, where so many workers share them; the longest-waiting is always among them."""
         first, *others = self.items
         if self.alone:
-            self.items = others
+            self.drop({first})
             return [first]
         room = min(self.budget.tokens, self.tokens / share)
         others.sort(key=lambda item: abs(item.size - first.size))
@@ -86,8 +100,7 @@ class Group:
             if longest * (len(taken) + 1) > room:
                 break
             taken.append(item)
-        chosen = set(map(id, taken))
-        self.items = [item for item in self.items if id(item) not in chosen]
+        self.drop(set(taken))
         return taken
 
 
@@ -100,16 +113,15 @@ class Waiting:
     def __len__(self) -> int:
         return sum(len(group.items) for group in self.groups.values())
 
-    def add(self, key: str, group: Callable[[], Group], items: Iterable[Item]) -> None:
+    def add(self, key: str, group: Callable[[], Group], items: Sequence[Item]) -> None:
         if key not in self.groups:
             self.groups[key] = group()
-        self.groups[key].items.extend(items)
+        self.groups[key].add(items)
 
-    def forget(self, items: Iterable[Item]) -> None:
+    def forget(self, items: Sequence[Item]) -> None:
         """Remove inputs whose clients have left."""
-        gone = set(map(id, items))
         for group in self.groups.values():
-            group.items = [item for item in group.items if id(item) not in gone]
+            group.drop(set(items))
         self._tidy()
 
     def first(self) -> Group | None:
@@ -121,10 +133,10 @@ class Waiting:
         self._tidy()
         return found
 
-    def put_back(self, group: Group, items: Iterable[Item]) -> None:
+    def put_back(self, group: Group, items: Sequence[Item]) -> None:
         """Let inputs wait again, before all others."""
         key = next((key for key, each in self.groups.items() if each is group), f"again {id(group)}")
-        group.items[:0] = items
+        group.add(items, first=True)
         self.groups[key] = group
 
     def _tidy(self) -> None:

@@ -6,16 +6,21 @@ A client that leaves cancels its request. Answers to errors have the shape of th
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 import time
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from re import Pattern
 from typing import Any
 from urllib.parse import urlsplit
 
+from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
-from starlette.routing import Route, compile_path
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from regard.serve.failures import ServeError, refused, trouble
@@ -25,15 +30,18 @@ from regard.serve.settings import LOCAL, Limits, Settings
 
 READING = ("GET", "HEAD", "OPTIONS")
 METHODS = "GET, POST, OPTIONS"
+Handler = Callable[[Request], Awaitable[Response]]
 OLD = 600  # seconds for which a browser remembers what it may send
 
 
 @dataclass
 class Place:
-    """The path that a request asks for: its name for the metrics, and its protocol."""
+    """The path that a request asks for: its name for the metrics, its protocol, and what answers each method there."""
 
     endpoint: str
     protocol: Protocol | None
+    handlers: Mapping[str, Handler] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def shape(self) -> Shape:
@@ -44,20 +52,45 @@ current: ContextVar[Place | None] = ContextVar("current", default=None)
 
 
 class Places:
-    """Which protocol has which path."""
+    """Which protocol has which path, and which functions are called without FastAPI in between.
+
+    Those take a Request alone and return a Response. FastAPI's routing costs several times what they do.
+    """
 
     def __init__(self, protocols: Iterable[Protocol]) -> None:
-        routes = [(each, route) for each in protocols for route in each.router.routes if isinstance(route, Route)]
-        self.fixed = {route.path: each for each, route in routes if "{" not in route.path}
-        self.others = [(compile_path(route.path)[0], route.path, each) for each, route in routes if "{" in route.path]
+        self.fixed: dict[str, Place] = {}
+        self.others: dict[str, tuple[Pattern[str], Place]] = {}
+        for protocol in protocols:
+            for route in protocol.router.routes:
+                if isinstance(route, APIRoute):
+                    self._add(route, protocol)
+
+    def _add(self, route: APIRoute, protocol: Protocol) -> None:
+        found = self.others[route.path][1] if route.path in self.others else self.fixed.get(route.path)
+        direct = dict.fromkeys(route.methods or (), route.endpoint) if _is_direct(route.endpoint) else {}
+        place = Place(route.path, protocol, {**(found.handlers if found else {}), **direct})
+        if "{" in route.path:
+            self.others[route.path] = (compile_path(route.path)[0], place)
+        else:
+            self.fixed[route.path] = place
 
     def find(self, path: str) -> Place:
         if path in self.fixed:
-            return Place(path, self.fixed[path])
-        for pattern, name, protocol in self.others:
-            if pattern.match(path):
-                return Place(name, protocol)
-        return Place("other", None)
+            return self.fixed[path]
+        for pattern, place in self.others.values():
+            if found := pattern.match(path):
+                return replace(place, parameters=found.groupdict())
+        return NOWHERE
+
+
+def _is_direct(endpoint: Callable[..., object]) -> bool:
+    """Whether a function takes a Request alone and returns a Response."""
+    signature = inspect.signature(endpoint, eval_str=True)
+    taken = [each.annotation for each in signature.parameters.values()]
+    return taken == [Request] and signature.return_annotation is Response
+
+
+NOWHERE = Place("other", None)
 
 
 @dataclass
@@ -95,8 +128,11 @@ class Guard:
             await response(scope, receive, sender)
         except ConnectionError:
             left = True
-        except Exception as error:  # its answer was sent
+        except Exception as error:
             print(f"regard: a request failed ({trouble(error)})", file=sys.stderr, flush=True)
+            if not sender.status:
+                broken = ServeError(500, "failed", f"answering this failed ({trouble(error)})")
+                await place.shape(broken)(scope, receive, sender)
         status = "left" if left else str(sender.status)
         self.metrics.requests.labels(place.endpoint, asked.get(), status).inc()
         self.metrics.duration.labels(place.endpoint).observe(time.perf_counter() - begun)
@@ -125,7 +161,7 @@ class Guard:
 
         try:
             async with asyncio.timeout(self.limits.seconds):
-                await self.inner(scope, replay, send)
+                await self._handled(scope, replay, send)
         except asyncio.CancelledError:
             if not gone.is_set():
                 raise
@@ -140,6 +176,16 @@ class Guard:
         finally:
             watching.cancel()
         return False
+
+    async def _handled(self, scope: Scope, receive: Receive, send: Sender) -> None:
+        place = current.get()
+        handler = None if place is None else place.handlers.get(scope["method"])
+        if place is None or handler is None:
+            await self.inner(scope, receive, send)
+            return
+        scope["path_params"] = dict(place.parameters)
+        response = await handler(Request(scope, receive))
+        await response(scope, receive, send)
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         """The whole body, if it is not too large and comes in time."""

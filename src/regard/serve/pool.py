@@ -138,7 +138,7 @@ class Pool:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while (group := self.waiting.first()) is not None:
+        while any(each.idle for each in self.processes) and (group := self.waiting.first()) is not None:
             due, now = group.due(), time.monotonic()
             if due > now:
                 self._timer = asyncio.get_running_loop().call_later(due - now, self.dispatch)

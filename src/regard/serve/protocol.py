@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue, ValidationError
 from starlette.responses import JSONResponse, Response
 
+from regard.errors import cut
 from regard.serve.failures import ServeError, refused
 
 Shape = Callable[[ServeError], Response]  # an error as a protocol says it; headers are added by the application
@@ -28,6 +30,41 @@ class Protocol:
     shape: Shape = plain
     own_keys: bool = False
     free: frozenset[str] = field(default_factory=frozenset)  # paths that need no key
+
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+async def body_of(request: Request, kind: type[ModelT]) -> ModelT:
+    """The body of a request, checked; what is wrong with it is said by key."""
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != "application/json":
+        raise refused("send JSON, with Content-Type: application/json", 415)
+    try:
+        return kind.model_validate_json(await request.body())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        sentence = f"{cut(where)}: {first['msg']}" if where else f"the request: {first['msg']}"
+        raise refused(sentence, 400 if first["type"] == "json_invalid" else 422) from None
+
+
+def takes(kind: type[BaseModel]) -> dict[str, Any]:
+    """What the OpenAPI says of a path that reads its body with `body_of`."""
+    schema = kind.model_json_schema()
+    found = {"application/json": {"schema": _inlined(schema, schema.pop("$defs", {}))}}
+    return {"requestBody": {"content": found, "required": True}}
+
+
+def _inlined(schema: Any, named: Mapping[str, Any]) -> Any:
+    """A schema with the parts that it refers to by name in their places."""
+    if isinstance(schema, list):
+        return [_inlined(each, named) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inlined(named[schema["$ref"].rpartition("/")[2]], named)
+    return {key: _inlined(value, named) for key, value in schema.items()}
 
 
 async def json_of(request: Request) -> JsonValue:

@@ -52,6 +52,7 @@ def configured(application: Guard, limits: Limits) -> uvicorn.Config:
         http=patient(limits.sending),
         lifespan="off",
         ws="none",
+        proxy_headers=False,
         access_log=False,
         log_level="critical",
         server_header=False,

@@ -18,7 +18,8 @@ from regard.data.pairs.pair import Columns, Entry, Pair, expanded_entry, read_pa
 from regard.data.splits import DataTable, HeldOut, Splits, hold_out
 from regard.errors import RegardError
 
-Language = Annotated[str, Field(pattern=r"^[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*$")]
+CODE = r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*"  # of a language
+Language = Annotated[str, Field(pattern=f"^{CODE}$")]
 
 LARGE = 64 << 20  # bytes of files that are read once more only if they must be
 

@@ -151,7 +151,7 @@ def protocol(server: Server) -> Protocol:
         entry = first("text-classification", body.model)
         nested = isinstance(body.inputs, list) and any(isinstance(each, list) for each in body.inputs)
         inputs = list(body.inputs) if nested else [body.inputs]
-        _not_empty(inputs)
+        _not_empty(body.inputs)
         found = [each.answer for each in await server.ask(entry.name, inputs)]
         return answer(found if nested else found[0])
 
@@ -219,8 +219,8 @@ async def _body(request: Request, entry: Entry) -> dict[str, JsonValue]:
 async def _vectors(
     server: Server, entry: Entry, inputs: str | list[str], normalize: bool, dimensions: int | None
 ) -> list[list[float]]:
+    _not_empty(inputs)
     texts = [inputs] if isinstance(inputs, str) else inputs
-    _not_empty(texts)
     found = [_numbers(each) for each in await server.ask(entry.name, texts)]
     if dimensions is not None and dimensions > len(found[0]):
         raise refused(f"dimensions: the vectors have {len(found[0])} numbers; ask for no more")
@@ -262,11 +262,11 @@ def _info(server: Server) -> dict[str, JsonValue]:
         "model_type": {kinds.get(entry.facts.pipeline, "classifier"): {}},
         "model_pipeline_tag": entry.facts.pipeline,
         "max_concurrent_requests": limits.queue,
-        "max_input_length": entry.facts.whole or limits.characters,
+        "max_input_length": entry.facts.whole,
         "max_batch_tokens": None,
         "max_batch_requests": None,
         "max_client_batch_size": limits.batch,
-        "auto_truncate": False,
+        "auto_truncate": entry.facts.whole is None,  # else a long text is split
         "tokenization_workers": server.pool.count,
         "version": __version__,
         "sha": None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import time
 from collections import OrderedDict
@@ -38,6 +39,7 @@ FILES: dict[str, Callable[[str], Document]] = {
     ".html": documents.html,
     ".srt": documents.subtitles,
 }
+HOST = re.compile(r"[\w.-]+(:\d+)?|\[[\da-fA-F:]+\](:\d+)?", re.ASCII)
 TERMS = 200  # of a glossary
 PATIENCE = 500  # milliseconds that a page waits for the end of typing
 KEPT_FILES, KEPT_BYTES, KEPT_SECONDS = 64, 64 << 20, 1800.0  # translated files, until they are fetched
@@ -115,7 +117,7 @@ def protocol(server: Server) -> Protocol:
         form = await adapter.form(request)
         name, content = await adapter.file(form)
         token = kept.put(name, content)
-        return answer({"translatedFileUrl": f"{request.base_url}download_file/{token}.{quote(name)}"})
+        return answer({"translatedFileUrl": f"{_address(request)}/download_file/{token}.{quote(name)}"})
 
     @router.get("/download_file/{name}")
     async def download(name: str) -> Response:
@@ -127,6 +129,13 @@ def protocol(server: Server) -> Protocol:
         return Response(found.content, media_type="application/octet-stream", headers=headers)
 
     return Protocol(router, shape=shape, own_keys=True)
+
+
+def _address(request: Request) -> str:
+    """How the client has addressed this server, which may be behind another one."""
+    host, scheme = request.headers.get("x-forwarded-host", ""), request.headers.get("x-forwarded-proto", "")
+    host = host if HOST.fullmatch(host) else request.headers.get("host", "")
+    return f"{scheme if scheme in ('http', 'https') else request.url.scheme}://{host}"
 
 
 def _takes(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

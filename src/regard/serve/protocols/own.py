@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.responses import Response
 
 from regard.serve.failures import ServeError, refused
-from regard.serve.protocol import Protocol, answer
+from regard.serve.protocol import Protocol, answer, body_of, takes
 from regard.serve.server import Server
 
 
@@ -43,6 +43,9 @@ class Run(BaseModel):
     options: Options = Field(default_factory=Options)
 
 
+PARAMETERS = {"parameters": [{"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}]}
+
+
 def protocol(server: Server) -> Protocol:
     router = APIRouter(tags=["regard"])
 
@@ -51,14 +54,15 @@ def protocol(server: Server) -> Protocol:
         """The models, by name, with what their tasks take and give."""
         return answer([{"name": entry.name, **entry.facts.model_dump(mode="json")} for entry in server.registry])
 
-    @router.post("/run/{model}")
-    async def run(model: str, body: Run) -> Response:
+    @router.post("/run/{model}", openapi_extra={**takes(Run), **PARAMETERS})
+    async def run(request: Request) -> Response:
         """What `regard run --json` prints: for one input an object, for `inputs` a list of them."""
+        body = await body_of(request, Run)
         if (body.inputs is None) == ("input" not in body.model_fields_set):
             raise refused('give one of "input" and "inputs"')
         asked: list[JsonValue] = [body.input] if body.inputs is None else body.inputs
         options = body.options.model_dump(exclude_none=True)
-        found = await server.ask(model, asked, options, detailed=True)
+        found = await server.ask(request.path_params["model"], asked, options, detailed=True)
         rows = [{"input": given, "answers": each.answer} for given, each in zip(asked, found, strict=True)]
         return answer(rows[0] if body.inputs is None else rows)
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from typing import Protocol as Interface
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.responses import HTMLResponse, Response
 
 from regard.look import page
 from regard.serve.failures import refused
-from regard.serve.protocol import Protocol, answer
+from regard.serve.protocol import Protocol, answer, body_of, takes
 from regard.serve.server import Server
 
 FARTHEST = 1 << 31  # token
@@ -76,9 +76,10 @@ def page_of(looks: Looks) -> Protocol:
     async def people() -> Response:
         return HTMLResponse(page.render([], live=True, pairs=looks.pairs, models=looks.models()))
 
-    @router.post("/look")
-    async def look(body: Look) -> Response:
+    @router.post("/look", openapi_extra=takes(Look))
+    async def look(request: Request) -> Response:
         """What a model looks at when it answers: the records that the page shows."""
+        body = await body_of(request, Look)
         if (body.text is None) == (body.input is None):
             raise refused('give one of "text" and "input"')
         if body.text is not None and not body.text.strip():

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-CODE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 LETTERS = 20_000  # of a text, more than enough to tell its language
 NAMES = dict(
     row.split(" ", 1)

@@ -6,17 +6,13 @@ sentences were.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import sentencex
 
 from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
-
-EDGES = re.compile(r"(\s*)(.*?)(\s*)", re.DOTALL)
-LINES = re.compile(r"(\s*[\r\n\u2028\u2029]\s*)")
 
 
 @dataclass(frozen=True)
@@ -38,39 +34,49 @@ class Split:
 
 def edges(text: str) -> tuple[str, str, str]:
     """White space before a text, the text, and white space after it."""
-    found = EDGES.fullmatch(text)
-    assert found is not None
-    before, inner, after = found.groups()
-    return before, inner, after
+    inner = text.strip()
+    begin = len(text) - len(text.lstrip())
+    return text[:begin], inner, text[begin + len(inner) :]
 
 
 def lines(text: str) -> Split:
     """The lines of a text, without the white space around them."""
-    before, inner, after = edges(text)
-    if not inner:
-        return Split([], [before + after])
-    pieces, found = LINES.split(inner), Split([], [before])
-    for part, follows in zip(pieces[::2], [*pieces[1::2], after], strict=True):
-        found.add(part, follows)
-    return found
+    return _collected(text.splitlines(keepends=True))
 
 
 def sentences(text: str, *, language: str = "en") -> Split:
     """The sentences of a text, without the white space around them."""
-    before, inner, after = edges(text)
-    if not inner:
-        return Split([], [before + after])
-    found, rest = Split([], [before]), ""
-    for each in sentencex.segment(language, inner):
-        lead, sentence, trail = edges(each)
-        if not sentence:
-            rest += each
-            continue
-        found.between[-1] += rest + lead
-        found.add(sentence, trail)
-        rest = ""
-    found.between[-1] += rest + after
+    return _collected(_pieces(text, language))
+
+
+def _pieces(text: str, language: str) -> Iterator[str]:
+    """The text as sentences and what is between them; `sentencex` leaves some line breaks out (1.0.32)."""
+    end = 0
+    for segment in sentencex.segment(language, text) if text.strip() else ():
+        begin = text.find(segment.strip(), end)
+        if segment.strip() and begin >= 0:
+            yield text[end:begin]
+            end = begin + len(segment.strip())
+            yield text[begin:end]
+    yield text[end:]
+
+
+def _collected(pieces: Iterable[str]) -> Split:
+    """Pieces of a text as parts; one of white space alone belongs to what stands around them."""
+    found = Split()
+    for piece in pieces:
+        before, inner, after = edges(piece)
+        found.between[-1] += before
+        if inner:
+            found.add(inner, after)
+        else:
+            found.between[-1] += after
     return found
+
+
+def breaks(white: str) -> bool:
+    """Whether white space ends a line."""
+    return white.splitlines() not in ([], [white])
 
 
 def split(text: str, *, tokenizer: Tokenizer, longest: int, language: str = "en") -> Split:
@@ -92,7 +98,7 @@ def packed(split: Split, *, length: Callable[[str], int], longest: int) -> Split
             raise RegardError(
                 f"a sentence of the text has {size:,} tokens, and the model reads {longest:,}; break it into sentences"
             )
-        if found.parts and size + 1 <= room and not LINES.search(found.between[-1]):
+        if found.parts and size + 1 <= room and not breaks(found.between[-1]):
             found.parts[-1] += found.between[-1] + part
             found.between[-1] = after
             room -= size + 1
