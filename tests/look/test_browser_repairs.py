@@ -273,3 +273,36 @@ def test_the_address_of_a_live_page_keeps_the_text(watched: Callable[..., Any], 
     assert asked == [whole, whole]
     page.evaluate("location.hash = '#text=another'")
     playwright.expect(page).to_have_title("another · regard")
+
+
+def test_a_page_of_several_models_asks_the_chosen_one_with_a_text_or_a_picture(watched: Callable[..., Any]):
+    page = watched(allowed="http://regard.test/")
+    asked: list[Any] = []
+
+    def answer(route: Any) -> None:
+        asked.append(json.loads(route.request.post_data))
+        route.fulfill(json=[made_records.transformer() | {"title": f"answer {len(asked)}"}])
+
+    models = [
+        {"name": "first", "example": '"a text"', "picture": False},
+        {"name": 'the "<other>"', "example": "photo.jpg", "picture": True},
+    ]
+    body = look_page.render([], live=True, models=models)
+    page.route("http://regard.test/", lambda route: route.fulfill(body=body, content_type="text/html"))
+    page.route("http://regard.test/look", answer)
+    page.goto("http://regard.test/")
+    page.get_by_label("text", exact=True).fill("a man sleeps")
+    page.keyboard.press("Enter")
+    playwright.expect(page).to_have_title("answer 1 · regard")
+    page.get_by_label("model", exact=True).select_option('the "<other>"')
+    playwright.expect(page.get_by_label("text", exact=True)).to_be_hidden()
+    page.get_by_label("picture", exact=True).set_input_files(
+        {"name": "photo.png", "mimeType": "image/png", "buffer": b"pixels"}
+    )
+    page.get_by_role("button", name="Look").click()
+    playwright.expect(page).to_have_title("answer 2 · regard")
+    picture = "data:image/png;base64,cGl4ZWxz"
+    assert asked == [
+        {"text": "a man sleeps", "model": "first"},
+        {"input": {"picture": picture}, "model": 'the "<other>"'},
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -14,11 +15,16 @@ import numpy
 import pytest
 import tomli_w
 from PIL import Image
-from serving import Running, serving
+from serving import PATIENCE, Running, serving
 
 import regard
 from bench.same_cases import write_data
 from regard import Model, recipes
+from regard.commands.serve import WORKER
+from regard.serve.process import python
+from regard.serve.running import describe
+from regard.serve.server import Server
+from regard.serve.settings import Settings
 from regard.tasks import TASKS
 
 TRAINING = {"steps": 2, "warmup": 1, "validate_every": 0, "checkpoint_every": 2, "threads": 1, "precision": "float32"}
@@ -186,5 +192,24 @@ def test_every_task_is_looked_at(server: Running, task: str):
     assert record["maps"]
 
 
-def test_a_text_is_written_while_it_is_streamed(models: dict[str, Model]):
-    assert models["write"].streams
+def test_a_text_comes_in_pieces_and_a_client_that_leaves_stops_it(models: dict[str, Model]):
+    model, options = models["write"], {"max_length": 8}
+
+    async def ask() -> None:
+        server = Server.started(Settings(workers=1), [*python(WORKER), "auto", "float32"])
+        server.pool.follow()
+        try:
+            await describe({"write": model.path}, server)
+            pieces = [piece async for piece in server.stream("write", "the small", options)]
+            assert pieces == list(model.pieces("the small", model.options(**options)))
+            (tokens,) = await server.tokenize("write", ["the small"])
+            assert [each.number for each in tokens] == model.task.tokenizer.encode(["the small"])[0]
+            endless = server.stream("write", "the", {"max_length": 4000, "sample": True})
+            await anext(endless)
+            await endless.aclose()
+            (found,) = await asyncio.wait_for(server.ask("write", ["a"], {"max_length": 2}), PATIENCE)
+            assert found.said <= 3
+        finally:
+            await server.pool.end()
+
+    asyncio.run(ask())
