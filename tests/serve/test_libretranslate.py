@@ -11,6 +11,8 @@ from typing import Any
 import deep_translator
 import libretranslatepy
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from serving import Running, serving
 from typer.testing import CliRunner
 
@@ -150,6 +152,52 @@ def test_marks_pass_through(server: Running) -> None:
     assert (
         post(server, q="w1", glossary={"w1": "Eins & <b>"}, format="html")["translatedText"] == "Eins &amp; &lt;b&gt;"
     )
+
+
+BITS = [
+    "w1 ",
+    "w2",
+    "<b>",
+    "</b>",
+    "<p>",
+    "<br>",
+    "<img>",
+    "{{n}}",
+    "{",
+    "}}",
+    "<keep>",
+    "</keep>",
+    "\n",
+    "&",
+    "<!--",
+    ". ",
+]
+BITS += [
+    "文字",
+    "é",
+    "\u2028",
+    "<td>",
+    "<script>a<b</script>",
+    "<pre>a\nb",
+    "<?x?>",
+    "\U0001f600",
+    "\ufffe",
+    "\x01",
+    "w5 " * 40,
+]
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(q=st.lists(st.sampled_from(BITS), max_size=12).map("".join), form=st.sampled_from(["text", "html"]))
+def test_whatever_the_text_it_is_translated_or_refused(server: Running, q: str, form: str) -> None:
+    fields = {"q": q, "source": "en", "target": "de", "format": form}
+    response = server.client.post("/translate", json=fields)
+    if response.status_code == 400:
+        assert not q or "tokens" in response.json()["error"]  # a sentence that is too long
+        return
+    assert response.status_code == 200, response.text
+    if form == "text" and "keep" not in q:
+        assert response.json()["translatedText"].count("{{n}}") == q.count("{{n}}")
 
 
 def test_detection(server: Running) -> None:
@@ -295,7 +343,7 @@ def test_keys_and_languages_of_the_command_line(models: dict[str, Path], german:
 
 def test_languages_of_the_command_line_that_are_refused(models: dict[str, Path]) -> None:
     runner = CliRunner()
-    for given, sentence in (("en", "such as en,de"), ("x=en,de", "no model 'x'"), ("en,d/", "such as en,de")):
-        result = runner.invoke(app, ["serve", str(models["there"]), "--languages", given])
+    for codes, sentence in (("en", "such as en,de"), ("x=en,de", "no model 'x'"), ("en,d/", "such as en,de")):
+        result = runner.invoke(app, ["serve", str(models["there"]), "--languages", codes])
         assert result.exit_code != 0
         assert sentence in " ".join(str(result.exception or result.output).split())
