@@ -28,10 +28,10 @@ from rich.table import Table
 
 from bench.worker import System, Worker, scratch
 from regard import recipes, tasks
-from regard.api.training import setting
 from regard.errors import RegardError
 from regard.models import config_class
 from regard.models.facts import ModelConfig
+from regard.recipes import setting
 from regard.training.size import count_parameters
 
 Settings = dict[str, Any]

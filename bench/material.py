@@ -33,6 +33,9 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.source.lengths)
 
+    def release(self) -> None:
+        """Let pages of files go; there are none."""
+
 
 def lines(data: Path, part: str, language: str, *, tokenised: bool = True) -> list[str]:
     """The lines of one file of Multi30k, as its authors tokenised them or raw."""

@@ -83,8 +83,8 @@ def serving(model: Path, *, workers: int, name: str = "model", more: Sequence[st
         url = found[0]
         languages: dict[str, str] = {}
         if "/translate" in httpx.get(f"{url}/openapi.json", timeout=60).json()["paths"]:
-            first = httpx.get(f"{url}/languages", timeout=60).json()[0]
-            languages = {"source": first["code"], "target": next(iter(first["targets"]))}
+            for first in httpx.get(f"{url}/languages", timeout=60).json()[:1]:
+                languages = {"source": first["code"], "target": next(iter(first["targets"]))}
         path = "/translate" if languages else f"/run/{name}"
         yield Server(process, int(found[1]), path, languages)
     finally:

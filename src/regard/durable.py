@@ -61,33 +61,36 @@ def write_directory(path: Path, contents: dict[str, bytes]) -> None:
 
     At every moment the old or the new directory is whole: at `path`, or at a name from which `sweep` puts it back.
     """
-    begin_directory(path)
-    add_to_directory(path, contents)
-    end_directory(path)
+    size = sum(map(len, contents.values()))
+    begin_directory(path, size)
+    add_to_directory(path, contents, size)
+    end_directory(path, size)
 
 
-def begin_directory(path: Path) -> None:
-    """`write_directory` in three steps, for several processes: one begins, all add their files, one ends."""
+def begin_directory(path: Path, size: int) -> None:
+    """`write_directory` in three steps, for several processes: one begins, all add their files, one ends.
+
+    `size` is how many bytes this process writes in all, for the message of a full disk.
+    """
     beside = _named(path, PARTIAL)
-    with _explaining(path, "write"), _or_not_at_all(beside):
+    with _explaining(path, "write", size=size), _or_not_at_all(beside):
         _discard(beside)
         beside.mkdir(parents=True)
 
 
-def add_to_directory(path: Path, contents: dict[str, bytes]) -> None:
+def add_to_directory(path: Path, contents: dict[str, bytes], size: int) -> None:
     """Write files of a directory that was begun; they are on the disk before this returns."""
     beside = _named(path, PARTIAL)
-    size = sum(map(len, contents.values()))
     with _explaining(path, "write", size=size), _or_not_at_all(beside):
         for name, content in contents.items():
             (beside / name).parent.mkdir(parents=True, exist_ok=True)
             _write(beside / name, content)
 
 
-def end_directory(path: Path) -> None:
+def end_directory(path: Path, size: int) -> None:
     """Put a directory to which all files were added in its place."""
     beside, replaced = _named(path, PARTIAL), _named(path, REPLACED)
-    with _explaining(path, "write"), _or_not_at_all(beside):
+    with _explaining(path, "write", size=size), _or_not_at_all(beside):
         try:
             _sync(beside)
             if _is_there(path):

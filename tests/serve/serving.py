@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -9,14 +10,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
+T = TypeVar("T")
 PATIENCE = 120  # seconds for anything that a test waits for
 
 
@@ -77,6 +80,12 @@ def offline(model: Path, *texts: str, options: tuple[str, ...] = ()) -> list[Any
     command = [sys.executable, "-m", "regard", "run", "--json", *options, str(model), *texts]
     found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+def in_a_thread(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine. A browser's loop may run in this thread, so another one is taken."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 def until(true: Any) -> None:

@@ -15,7 +15,7 @@ import numpy
 import pytest
 import tomli_w
 from PIL import Image
-from serving import PATIENCE, Running, serving
+from serving import PATIENCE, Running, in_a_thread, serving
 
 import regard
 from bench.same_cases import write_data
@@ -212,4 +212,4 @@ def test_a_text_comes_in_pieces_and_a_client_that_leaves_stops_it(models: dict[s
         finally:
             await server.pool.end()
 
-    asyncio.run(ask())
+    in_a_thread(ask())

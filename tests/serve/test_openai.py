@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import struct
 from collections.abc import AsyncIterator, Iterator
@@ -12,7 +11,7 @@ import httpx
 import openai
 import pytest
 import torch
-from serving import Running, serving
+from serving import Running, in_a_thread, serving
 
 import regard
 import tiny_bert
@@ -155,7 +154,7 @@ def test_what_fails_in_a_stream_is_an_event_that_the_client_raises() -> None:
     async def collected() -> str:
         return "".join([event async for event in _after("data: {}\n\n", others())])
 
-    said = asyncio.run(collected())
+    said = in_a_thread(collected())
     header = {"content-type": "text/event-stream"}
     transport = httpx.MockTransport(lambda _request: httpx.Response(200, text=said, headers=header))
     broken = openai.OpenAI(base_url="http://test/v1", api_key="x", http_client=httpx.Client(transport=transport))

@@ -149,11 +149,11 @@ def test_a_kill_in_the_middle_of_a_checkpoint_leaves_the_one_before(folder: Path
     def die(crew: Crew) -> None:
         add = durable.add_to_directory
 
-        def half(path: Path, contents: dict[str, bytes]) -> None:
+        def half(path: Path, contents: dict[str, bytes], size: int) -> None:
             if crew.rank == 1 and path.name.endswith("10"):
-                add(path, {name: content[: len(content) // 2] for name, content in contents.items()})
+                add(path, {name: content[: len(content) // 2] for name, content in contents.items()}, size)
                 os.kill(os.getpid(), signal.SIGKILL)
-            add(path, contents)
+            add(path, contents, size)
 
         durable.add_to_directory = half
         learn(folder, "killed", "sharded", crew, steps=12)

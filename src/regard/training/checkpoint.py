@@ -185,21 +185,22 @@ class Checkpoints:
         path, crew = self.path(step), self.crew if run.shards else Crew()
         part = f"-{crew.rank + 1:05d}-of-{crew.world:05d}" if run.shards else ""
         files = {name.replace(".", f"{part}.", 1): content for name, content in contents.items()}
+        size = sum(map(len, files.values()))
 
         def begin() -> None:
             if not self.directory.parent.is_dir():
                 raise RegardError(
                     f"{self.directory.parent} was removed while training in it; train again from the beginning"
                 )
-            durable.begin_directory(path)
+            durable.begin_directory(path, size)
 
         def add() -> dict[str, str]:
-            durable.add_to_directory(path, files)
+            durable.add_to_directory(path, files, size)
             return {name: _sha256(content) for name, content in files.items()}
 
         def end() -> None:
-            durable.add_to_directory(path, {STATE: _state(numbers, sums)})
-            durable.end_directory(path)
+            durable.add_to_directory(path, {STATE: _state(numbers, sums)}, size)
+            durable.end_directory(path, size)
 
         crew.each(lambda: begin() if crew.leads else None)
         sums = {name: found for said in crew.each(add) for name, found in said.items()}
