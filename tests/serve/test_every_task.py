@@ -196,7 +196,7 @@ def test_a_text_comes_in_pieces_and_a_client_that_leaves_stops_it(models: dict[s
     model, options = models["write"], {"max_length": 8}
 
     async def ask() -> None:
-        server = Server.started(Settings(workers=1), [*python(WORKER), "auto", "float32"])
+        server = Server.started(Settings(workers=1), [*python(WORKER), "auto", "float32", "{}"])
         server.pool.follow()
         try:
             await describe({"write": model.path}, server)

@@ -185,7 +185,7 @@ class Checkpoints:
         path, crew = self.path(step), self.crew if run.shards else Crew()
         part = f"-{crew.rank + 1:05d}-of-{crew.world:05d}" if run.shards else ""
         files = {name.replace(".", f"{part}.", 1): content for name, content in contents.items()}
-        size = sum(map(len, files.values()))
+        size = sum(map(len, files.values())) + len(_state(numbers, {}))
 
         def begin() -> None:
             if not self.directory.parent.is_dir():
