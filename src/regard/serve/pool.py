@@ -96,6 +96,7 @@ class Pool:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # the loop closes sockets in its next turn
 
     # inputs
 

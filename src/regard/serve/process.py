@@ -83,7 +83,9 @@ class Process:
             self._writer.write(packed({**message, "id": 0}))
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """End the process, whatever it does, and close the socket to it."""
+        if self._writer is not None:
+            self._writer.close()
         with suppress(OSError):
             self.process.kill()
         with suppress(subprocess.TimeoutExpired):
