@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy
 from numpy.typing import NDArray
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat, model_validator
 
 from regard.checking import Settings
+from regard.data.splits import DataTable
 
 Order = NDArray[numpy.integer]
 
@@ -29,17 +31,32 @@ class Weighted(Settings):
     weight: PositiveFloat = 1.0
 
 
-def require_one_way(train: object, mix: object, temperature: float) -> None:
-    """Refuse [data] with both `train` and `mix`, or with a temperature and nothing to mix."""
-    if train and mix:
-        raise ValueError("train and mix are both given; put the files of train into mix as another corpus")
-    if temperature != 1 and not mix:
-        raise ValueError(f"temperature={temperature:g} needs mix: there is nothing to mix")
+class WeightedFiles(Weighted):
+    """A corpus of a mixture that files alone name."""
+
+    path: str | list[str]
 
 
-def mixing_of(mix: Sequence[Weighted] | None, temperature: float) -> Mixing | None:
-    """The mixing that [data] asks for."""
-    return Mixing(tuple(each.weight for each in mix), temperature) if mix else None
+class MixedTable(DataTable):
+    """The keys of a [data] whose training examples may be a mixture; a task says by `mix` what a corpus is."""
+
+    mix: Sequence[Weighted] | None = None
+    temperature: PositiveFloat = Field(
+        1.0, description="of mix: 1 takes examples by the sizes of corpora × weight, more takes more of small ones"
+    )
+
+    @model_validator(mode="after")
+    def _one_way_to_train(self) -> Self:
+        if self.train and self.mix:
+            raise ValueError("train and mix are both given; put the files of train into mix as another corpus")
+        if self.temperature != 1 and not self.mix:
+            raise ValueError(f"temperature={self.temperature:g} needs mix: there is nothing to mix")
+        return self
+
+    @property
+    def mixing(self) -> Mixing | None:
+        """The mixing that is asked for."""
+        return Mixing(tuple(each.weight for each in self.mix), self.temperature) if self.mix else None
 
 
 @dataclass(frozen=True)

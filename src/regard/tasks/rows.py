@@ -7,17 +7,17 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 import torch
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from regard.data.files import expanded
-from regard.data.mixing import Mixing, Weighted, mixing_of, require_one_way
+from regard.data.mixing import MixedTable, WeightedFiles
 from regard.data.rows.batches import Draw, RowBatch, RowStream, in_order_of_length
 from regard.data.rows.framing import Framing, Row
-from regard.data.splits import DataTable, Splits, divide
+from regard.data.splits import Splits, divide
 from regard.data.streams import Batch
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.errors import RegardError, listed
@@ -46,13 +46,7 @@ ANY_LENGTH = 1 << 20  # tokens, for a model without a longest input
 QUICK = 2000  # examples that validation answers: enough to rank checkpoints by
 
 
-class WeightedFiles(Weighted):
-    """A corpus of a mixture."""
-
-    path: str | list[str]
-
-
-class RowsData(DataTable):
+class RowsData(MixedTable):
     """What the [data] of every task on rows of text has."""
 
     train: str | list[str] | None = Field(
@@ -61,24 +55,12 @@ class RowsData(DataTable):
     mix: list[WeightedFiles] | None = Field(
         None, min_length=1, description="instead of train: corpora, each with a path as train and a weight"
     )
-    temperature: PositiveFloat = Field(
-        1.0, description="of mix: 1 takes examples by the sizes of corpora × weight, more takes more of small ones"
-    )
     valid: str | list[str] | None = Field(None, description="as train; without it, examples are held out of train")
     test: str | list[str] | None = Field(None, description="as train")
     max_length: PositiveInt = Field(128, description="longest input in tokens, special tokens included")
     hold_out: PositiveInt | float | None = Field(
         None, description="examples held out: a number or a share; 2 % if not given"
     )
-
-    @model_validator(mode="after")
-    def _one_way_to_train(self) -> Self:
-        require_one_way(self.train, self.mix, self.temperature)
-        return self
-
-    @property
-    def mixing(self) -> Mixing | None:
-        return mixing_of(self.mix, self.temperature)
 
 
 class Example(Protocol):

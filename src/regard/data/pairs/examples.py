@@ -8,14 +8,14 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from regard.data.kept import kept
-from regard.data.mixing import Mixing, Weighted, mixing_of, require_one_way
+from regard.data.mixing import MixedTable, Weighted
 from regard.data.pairs import cmudict as lexicon
 from regard.data.pairs.filters import Filters
 from regard.data.pairs.pair import Columns, Entry, Pair, expanded_entry, read_pairs, stamps
-from regard.data.splits import DataTable, HeldOut, Splits, hold_out
+from regard.data.splits import HeldOut, Splits, hold_out
 from regard.errors import RegardError
 
 CODE = r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{2,8})*"  # of a language
@@ -30,7 +30,7 @@ class WeightedPairs(Weighted):
     path: Entry | list[Entry]
 
 
-class PairsData(DataTable):
+class PairsData(MixedTable):
     """[data] of tasks on pairs of text."""
 
     train: Entry | list[Entry] | None = Field(
@@ -39,9 +39,6 @@ class PairsData(DataTable):
     )
     mix: list[WeightedPairs] | None = Field(
         None, min_length=1, description="instead of train: corpora, each with a path as train and a weight"
-    )
-    temperature: PositiveFloat = Field(
-        1.0, description="of mix: 1 takes pairs by the sizes of corpora × weight, more takes more of small ones"
     )
     valid: Entry | list[Entry] | None = Field(None, description="as train; without it, pairs are held out of train")
     test: Entry | list[Entry] | None = Field(None, description="as train")
@@ -65,15 +62,6 @@ class PairsData(DataTable):
         if isinstance(self.hold_out, float) and not 0 < self.hold_out < 1:
             raise ValueError(f"hold_out={self.hold_out} is neither a whole number of pairs nor a share between 0 and 1")
         return self
-
-    @model_validator(mode="after")
-    def _one_way_to_train(self) -> Self:
-        require_one_way(self.train, self.mix, self.temperature)
-        return self
-
-    @property
-    def mixing(self) -> Mixing | None:
-        return mixing_of(self.mix, self.temperature)
 
     @property
     def filters(self) -> Filters:

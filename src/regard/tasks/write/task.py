@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, Self
 
 import numpy
 import torch
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from regard import models
-from regard.data.mixing import Mixing, Weighted, mixing_of, require_one_way
+from regard.data.mixing import MixedTable, WeightedFiles
 from regard.data.pairs.corpus import Ids
-from regard.data.splits import DataTable, Splits
+from regard.data.splits import Splits
 from regard.data.streams import WHOLE, Batch, Share, Stream
 from regard.data.text.blocks import BlockBatch, BlockStream, read_at, sliding
 from regard.data.text.lanes import LaneStream
@@ -78,23 +78,14 @@ class Lanes(NamedTuple):
     step: int
 
 
-class WeightedText(Weighted):
-    """A corpus of a mixture."""
-
-    path: str | list[str]
-
-
-class WriteData(DataTable):
+class WriteData(MixedTable):
     """[data] of write."""
 
     train: str | list[str] | None = Field(
         None, description='a file or URL of plain text, "parts/*.txt.zst" for several, or a list of such'
     )
-    mix: list[WeightedText] | None = Field(
+    mix: list[WeightedFiles] | None = Field(
         None, min_length=1, description="instead of train: corpora, each with a path as train and a weight"
-    )
-    temperature: PositiveFloat = Field(
-        1.0, description="of mix: 1 takes text by the sizes of corpora × weight, more takes more of small ones"
     )
     valid: str | list[str] | None = Field(None, description="as train; without it, the end of train is held out")
     test: str | list[str] | None = Field(None, description="as train")
@@ -107,15 +98,10 @@ class WriteData(DataTable):
     )
 
     @model_validator(mode="after")
-    def _one_way_to_train(self) -> Self:
-        require_one_way(self.train, self.mix, self.temperature)
+    def _validates_on_its_own(self) -> Self:
         if self.mix and not self.valid:
             raise ValueError("mix needs valid: the end of a mixture would be the end of its last corpus alone")
         return self
-
-    @property
-    def mixing(self) -> Mixing | None:
-        return mixing_of(self.mix, self.temperature)
 
 
 class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
