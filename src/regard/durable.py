@@ -1,6 +1,7 @@
 """Files and directories that are either whole or absent, even after a kill or a power cut.
 
-    X.partial               is being written, and takes its place in one rename
+    X.PID.partial           is being written by one process, and takes its place in one rename
+    X.partial               is a directory that is being written, by one process or by several
     X.replaced.partial      was X until the new X takes its place; `sweep` puts it back where that never happened
     X.old.partial           is being removed
 
@@ -43,7 +44,7 @@ def replacing(path: Path, *, size: int = 0) -> Iterator[Path]:
 
     `size` is how many bytes the file will have, if that is known.
     """
-    beside = _named(path, PARTIAL)
+    beside = _named(path, f".{os.getpid()}{PARTIAL}")  # a child of a killed process may still be writing the same file
     with _explaining(path, "write", size=size):
         try:
             yield beside

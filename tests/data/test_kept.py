@@ -74,7 +74,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["train.bin", "train.bin.partial", "train.json"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["train.bin", f"train.bin.{child}.partial", "train.json"]
     assert keep(path) == "one 3"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["train.bin", "train.json"]
 
@@ -121,6 +121,22 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path: Path, monkey
     assert keep(path) == "one 3"
 
 
+def test_a_child_of_a_killed_process_may_still_write_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "train.bin"
+    with durable.replacing(path) as beside:
+        beside.write_text("ours")
+        child = os.fork()
+        if child == 0:
+            try:
+                durable.write_file(path, b"of the child")
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert path.read_text() == "of the child"
+    assert path.read_text() == "ours"
+    assert [each.name for each in tmp_path.iterdir()] == ["train.bin"]
+
+
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that were on the disk before they were moved, in order."""
     names: list[str] = []
@@ -157,10 +173,11 @@ def test_corpora_and_tokens_are_on_the_disk_before_they_are_moved_to_their_place
         prepare(examples, Tokenizers(tokenizer), folder=folder, name="train", filters=Filters())
     else:
         tokenise(Text((str(tmp_path / "train.tsv"),)), tokenizer, folder=folder, name="train")
+    beside = f"{os.getpid()}.partial"
     content, description = f"train.{kind}", "train.json"
     assert names == [
-        *(f"{content}.partial", f"{content}.partial → {content}", "c"),
-        *(f"{description}.partial", f"{description}.partial → {description}", "c"),
+        *(f"{content}.{beside}", f"{content}.{beside} → {content}", "c"),
+        *(f"{description}.{beside}", f"{description}.{beside} → {description}", "c"),
     ]
 
 
