@@ -13,7 +13,7 @@ from torch import nn
 from regard import models, recipes
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.special import BOS, EOS, PAD
-from regard.training.checkpoint import weights_of
+from regard.training.weights import weights_of
 
 WORDS = [f"w{number}" for number in range(37)]
 SIZES = {"encoder_layers": 3, "decoder_layers": 2, "layers": 1, "width": 30, "heads": 5, "hidden": 23, "maximum": 53}

@@ -33,7 +33,8 @@ from regard.models.facts import BodyConfig, ModelConfig
 from regard.models.heads import Headed, headed
 from regard.tasks import TASKS, Row
 from regard.tasks.base import OPTIONAL_KEYS, Codec, Looking, RunOptions, Score, Setting, Sight, Surface
-from regard.tasks.rows import Rows, RowsData, RowsTask, body_config
+from regard.tasks.reading import RowsData
+from regard.tasks.rows import Rows, RowsTask, body_config
 from regard.tasks.surfaces import Answer, text_of
 
 # what every task keeps

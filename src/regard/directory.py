@@ -14,14 +14,15 @@ from pydantic import BaseModel, JsonValue, ValidationError
 from safetensors import SafetensorError, safe_open
 
 from regard import durable
-from regard.data.tokenizers import Tokenizers
 from regard.data.whole import VOCABULARY, read_bytes, read_text
 from regard.errors import RegardError, cut, shown
 from regard.special import OWN, Special
-from regard.tasks.base import Codec
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from regard.data.tokenizers import Tokenizers
+    from regard.tasks.base import Codec
 
 RECIPE, WEIGHTS, REPORT, CURVE = "recipe.toml", "weights.safetensors", "report.json", "curve.png"
 LABELS, NUMBERS = "labels.json", "numbers.json"
@@ -174,6 +175,8 @@ class ModelDirectory:
         if not any((self.path / name).exists() for name in TOKENIZERS):
             return None
         self._require_same_tokenizers()
+        from regard.data.tokenizers import Tokenizers
+
         return Tokenizers.load(self.path, special=special, rows=self._rows())
 
     def tokenizer_sums(self) -> dict[str, int]:
@@ -204,6 +207,8 @@ class ModelDirectory:
 
     def codec(self, special: Special) -> Codec:
         """What was learned from the data before training."""
+        from regard.tasks.base import Codec
+
         return Codec(self.tokenizers(special), self._labels(), self._numbers())
 
     def write(self, codec: Codec) -> None:

@@ -322,8 +322,9 @@ def explained_keys(block):
 
 
 def test_the_page_explains_every_key_and_gives_its_default():
-    page = (Path(__file__).parents[2] / "docs" / "translate.md").read_text("utf-8")
-    blocks = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    pages = (Path(__file__).parents[2] / "docs" / name for name in ("translate.md", "conv-seq2seq.md"))
+    text = "".join(page.read_text("utf-8") for page in pages)
+    blocks = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     every, *others = (
         next(block for block in blocks if text in block) for text in ("label_smoothing", "bidirectional", "kernel")
     )

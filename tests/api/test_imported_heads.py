@@ -22,7 +22,7 @@ from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.layers.low_rank import add_low_rank
 from regard.models.heads import headed
-from regard.training.checkpoint import weights_of
+from regard.training.weights import weights_of
 
 LABELS = {"SequenceClassification": ["bad", "good", "so so"], "TokenClassification": ["O", "B-LOC", "I-LOC", "B-PER"]}
 TASKS = {"SequenceClassification": "classify", "TokenClassification": "tag", "QuestionAnswering": "answer"}

@@ -1,6 +1,7 @@
 """`regard run` and `regard export`: which runtime answers, and that the answers are the same."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 
 import regard
 from made_models import WORDS, write_model
+from read_models import BERT, GPT, write_reader
 from small_models import reversing
 
 TEXTS = [" ".join(WORDS[first : first + length]) for first, length in ((0, 5), (7, 2), (3, 9))]
@@ -63,6 +65,44 @@ def test_json_with_alignment_tells_the_same_by_both_runtimes(model):
             assert right.pop("score") == pytest.approx(left.pop("score"), abs=1e-4)
             assert right == left
         assert first == second
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "settings"),
+    [
+        ("classify", ("bad", "good"), BERT),
+        ("embed", (), BERT),
+        ("tag", ("B-LOC", "I-LOC", "O"), BERT),
+        ("answer", ("start", "end"), BERT),
+        ("rank", ("relevance",), BERT),
+        ("fill", (), {**BERT, "mask": True}),
+        ("write", (), {**GPT, "decoding": {"beam": 1, "max_length": 7}}),
+    ],
+)
+def test_other_tasks_are_answered_without_torch_too(tmp_path, task, labels, settings):
+    directory = write_reader(tmp_path / task, task, labels=labels, **settings)
+    given = ["the small dog sees", "an old fox"]
+    if task == "fill":
+        given = [f"{text} [MASK]" for text in given]
+    if task in ("answer", "rank"):
+        given = [f"{text}\tthe small dog sees a red house near Paris" for text in given]
+    ours, theirs = (call("run", directory, "--json", *given, *options) for options in ([], ["--runtime", "torch"]))
+    assert (ours.returncode, ours.stderr) == (CTRANSLATE2, "")
+    assert (theirs.returncode, theirs.stderr) == (TORCH, "")
+    number = re.compile(r"-?\d+\.\d+(e-\d+)?")
+    assert number.sub("#", ours.stdout) == number.sub("#", theirs.stdout)
+    numbers = [[float(found[0]) for found in number.finditer(said.stdout)] for said in (ours, theirs)]
+    assert numbers[0] == pytest.approx(numbers[1], abs=1e-4)
+    assert numbers[0]
+
+
+def test_a_text_is_written_in_pieces_without_torch(tmp_path):
+    directory = write_reader(tmp_path / "write", "write", decoding={"beam": 1, "max_length": 7}, **GPT)
+    result = call("run", directory, "the small dog")
+    assert (result.returncode, result.stderr) == (CTRANSLATE2, "")
+    assert result.stdout == f"{regard.load(directory)('the small dog')}\n"
+    sampled = call("run", directory, "--sample", "--seed", 3, "the small dog")
+    assert (sampled.returncode, sampled.stderr) == (TORCH, "")
 
 
 @pytest.mark.parametrize(

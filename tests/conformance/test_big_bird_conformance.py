@@ -21,7 +21,7 @@ from regard.attention import MultiHead, attend
 from regard.attention.patterns import Blocks, Global, Matrix, Pattern, Random, Window
 from regard.interchange.huggingface import import_directory
 from regard.models import build
-from regard.training.checkpoint import weights_of
+from regard.training.weights import weights_of
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

@@ -22,7 +22,7 @@ from regard.interchange.huggingface import Imported, export_directory, import_di
 from regard.look import recording
 from regard.models import build, config_class
 from regard.special import OWN
-from regard.training.checkpoint import weights_of
+from regard.training.weights import weights_of
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

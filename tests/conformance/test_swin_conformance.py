@@ -21,7 +21,7 @@ from regard.api.exchange import export_model, import_model
 from regard.attention.recorder import recording
 from regard.errors import RegardError
 from regard.interchange.huggingface import export_directory, import_directory
-from regard.training.checkpoint import weights_of
+from regard.training.weights import weights_of
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

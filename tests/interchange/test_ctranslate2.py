@@ -89,7 +89,7 @@ def test_the_test_covers_every_value_that_is_said_to_be_expressed():
 
     for key in ("position", "wiring", "activation"):
         tried = {settings[key] for settings in SETTINGS if key in settings}
-        assert set(EXPRESSED[key]) - tried == set()
+        assert set(EXPRESSED["transformer"].choices[key]) - tried == set()
 
 
 def test_alpha_of_deep_norm_is_that_of_the_layers():

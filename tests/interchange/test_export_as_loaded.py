@@ -21,7 +21,7 @@ from regard.interchange.huggingface import Head, export_directory, import_direct
 from regard.models import config_class, from_config
 from regard.models.heads import headed
 from regard.special import Special
-from regard.training.checkpoint import weights_of
+from regard.training.weights import weights_of
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()

@@ -30,7 +30,7 @@ from regard.interchange.huggingface.sentencepiece import read_model, tokenizer
 from regard.models import build, config_class
 from regard.models.gpt import GPTConfig
 from regard.special import Special
-from regard.training.checkpoint import weights_of
+from regard.training.weights import weights_of
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat", "."]
 

@@ -17,7 +17,7 @@ from regard.data.rows.framing import Framing
 from regard.data.tokenizers import Tokenizer
 from regard.models.heads import headed
 from regard.special import OWN
-from regard.tasks.answer import FindAnswer, Question
+from regard.tasks.answer.task import FindAnswer, Question
 from regard.tasks.base import RunOptions
 from regard.tasks.rows import Rows
 from regard.tasks.surfaces import Texts
@@ -49,7 +49,7 @@ def test_one_part_holds_any_answer_of_the_allowed_length(question: int, maximum:
     passage = " ".join(WORDS * 3)
     asked = task(maximum, stride=stride, max_answer=longest)
     with pytest.warns(match="a question has more than") if question == 30 else nullcontext():
-        parts = list(asked._parts(" ".join(WORDS[:question]), passage))
+        parts = list(asked.reading.parts(" ".join(WORDS[:question]), passage))
     inside = [{begin for begin, _ in part.offsets} for part in parts]
     begins = [begin for begin, _ in TOKENIZER.offsets(passage)]
     size = len(parts[0].offsets)
@@ -74,12 +74,12 @@ def brute_force(model: Table, asked: FindAnswer, question: str, passage: str) ->
         shares = numpy.exp(logits[places]) / numpy.exp(logits[places]).sum(0)
         nothing = min(nothing, shares[0, 0] * shares[0, 1])
         for first in range(1, len(places)):
-            for last in range(first, min(first + asked.max_answer, len(places))):
+            for last in range(first, min(first + asked.reading.max_answer, len(places))):
                 score = shares[first, 0] * shares[last, 1]
                 best = max(best, (score, begin + first - 1, begin + last - 1))
         if begin + size >= len(tokens):
             return *best, nothing
-        begin += min(asked.stride, max(size - asked.max_answer, 1))
+        begin += min(asked.reading.stride, max(size - asked.reading.max_answer, 1))
 
 
 @pytest.mark.parametrize("longest", [1, 2, 5])

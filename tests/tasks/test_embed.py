@@ -15,7 +15,7 @@ from regard.data.rows.batches import in_order_of_length
 from regard.data.rows.framing import Framing
 from regard.data.tokenizers import Tokenizer
 from regard.special import OWN
-from regard.tasks.embed import Embed, Similar, contrast, retrieval, spearman
+from regard.tasks.embed.task import Embed, Similar, contrast, retrieval, spearman
 from regard.tasks.rows import Rows
 
 NOTHING = torch.zeros(5, 5, dtype=torch.bool)

@@ -14,8 +14,9 @@ from regard.data.text.blocks import BlockStream
 from regard.data.text.tokens import Tokens
 from regard.errors import RegardError
 from regard.special import OWN
-from regard.tasks.classify import Classify, LabelledData
-from regard.tasks.write.task import WriteData
+from regard.tasks.classify.reading import LabelledData
+from regard.tasks.classify.task import Classify
+from regard.tasks.write.data import WriteData
 
 
 def test_labelled_texts_are_taken_by_corpus(tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_places_are_counted_from_where_a_text_begins(tmp_path: Path):
     tiny_xlnet.save(tmp_path / "qa", "XLNetForQuestionAnsweringSimple")
     import_model(tmp_path / "qa", tmp_path / "answer")
     model: Any = regard.load(tmp_path / "answer")
-    (part,) = model.task._parts("a dog", "the cat sat")
+    (part,) = model.task.reading.parts("a dog", "the cat sat")
     names = model.task.rows.tokenizer.pieces(list(part.row.ids))
     assert names == ["▁the", "▁cat", "▁sat", "<sep>", "▁a", "▁dog", "<sep>", "<cls>"]
     assert (part.first, part.nowhere, part.read) == (0, 7, 2)

@@ -22,7 +22,7 @@ from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
 from regard.models.heads import headed
 from regard.special import OWN
-from regard.tasks.rank import Candidate, Query, Rank, RankData, ndcg
+from regard.tasks.rank.task import Candidate, Query, Rank, RankData, ndcg
 from regard.tasks.rows import Rows
 
 COLOURS, THINGS = ["red", "blue", "green", "black"], ["cat", "dog", "bird", "fish"]

@@ -88,7 +88,7 @@ def test_scores_are_those_of_their_definitions():
     task, model = task_of(("a", "b", "c"))
     best = ["abc"[int(row.argmax())] for row in said(model)]
     examples = [SetExample(elements, each, "") for elements, each in zip(SETS, [*best[:2], "x"], strict=True)]
-    with pytest.raises(RegardError, match=r"has the label 'x', which data\.train has not; it has a, b, c"):
+    with pytest.raises(RegardError, match=r"has the label 'x', which is not in data\.train; it has a, b, c"):
         task.exam(examples, RunOptions())
     wrong = next(label for label in "abc" if label != best[2])
     examples[2] = SetExample(SETS[2], wrong, "")
@@ -261,7 +261,7 @@ def test_a_run_that_is_resumed_ends_with_the_same_weights(tmp_path: Path):
         ([([1], "a"), ([[1, 2]], "b")], r"a\.jsonl:2 holds vectors of 2 numbers"),
         ([([1], "a"), ([2], 3)], r"a\.jsonl:2 has 1 number to be said and .* has a text as its label"),
         ([([1], [1, 2]), ([2], 3)], r"a\.jsonl:2 has 1 number to be said and .* has 2 numbers to be said"),
-        ([([1], "a"), ([2], "a")], "data.train has the label 'a' alone"),
+        ([([1], "a"), ([2], "a")], "data.train has only the label 'a'"),
     ],
 )
 def test_examples_that_are_not_alike_are_refused(tmp_path: Path, rows: list[Any], sentence: str):

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from regard.tasks.answer import exact_match, plain, word_f1
+from regard.tasks.answer.task import exact_match, plain, word_f1
 from regard.tasks.schemes import begun, entities, entity_scores, have_prefixes, word_scores
 
 SCHEMES = {"IOB": "BI", "IOBES": "BIES", "BILOU": "BILU"}

@@ -65,7 +65,7 @@ def test_a_long_sentence_is_tagged_to_its_end_and_a_long_word_once(tmp_path: Pat
     words = [*["The", "cat", "sat", "in", "Paris", "Smith", "."] * 9, "x" * 90, "Paris"]
     tags = [tag for tag, _ in model.task.tag(model.module, [words])[0]]
     assert len(tags) == len(words)
-    parts = list(model.task._parts(words))
+    parts = list(model.task.reading.parts(words))
     assert [word for _, begins in parts for word, _ in begins] == list(range(len(words)))
     assert max(len(row.ids) for row, _ in parts) <= 37
 
@@ -75,7 +75,7 @@ def test_an_unknown_tag_and_lines_without_one_are_named(tmp_path: Path, body: Pa
         recipe("tag", body, sentences(tmp_path / "a.conll"), "training.steps=1"), out=tmp_path / "model"
     )
     (tmp_path / "new.conll").write_text("Smith B-ORG\n", encoding="utf-8")
-    with pytest.raises(RegardError, match=r"has the label 'B-ORG', which data\.train has not; it has B-LOC, B-PER, O"):
+    with pytest.raises(RegardError, match=r"label 'B-ORG', which is not in data\.train; it has B-LOC, B-PER, O"):
         model.evaluate(tmp_path / "new.conll")
     (tmp_path / "bad.conll").write_text("Smith\n", encoding="utf-8")
     with pytest.raises(RegardError, match=r"bad.conll:1 has 1 columns"):
@@ -98,7 +98,7 @@ def test_every_token_of_a_long_passage_is_read(tmp_path: Path, body: Path):
     changes = ["data.max_length=20", "data.stride=5", "training.steps=1"]
     model = regard.train(recipe("answer", body, questions(tmp_path / "a.jsonl"), *changes), out=tmp_path / "model")
     passage = " ".join(NOUNS * 12)
-    parts = list(model.task._parts("in?", passage))
+    parts = list(model.task.reading.parts("in?", passage))
     assert len(parts) > 5
     assert {offset for part in parts for offset in part.offsets} == set(model.task.rows.tokenizer.offsets(passage))
     assert all(len(part.row.ids) <= 20 for part in parts)

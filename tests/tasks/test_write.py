@@ -12,7 +12,7 @@ from regard.data.text.blocks import BlockStream
 from regard.data.text.tokens import Tokens
 from regard.data.tokenizers import Tokenizer
 from regard.special import BOS
-from regard.tasks.write import task as write
+from regard.tasks.write import judging
 from regard.tasks.write.growing import Growing
 from regard.tasks.write.task import Write
 
@@ -69,8 +69,8 @@ def test_a_sliding_window_predicts_each_token_after_at_least_half_a_window(token
 
 @pytest.mark.parametrize(("length", "lead"), [(1, 256), (40, 256), (41, 41), (300, 100)])
 def test_a_recurrent_model_reads_from_beginning_to_end(tokenizer, monkeypatch, length, lead):
-    monkeypatch.setattr(write, "LEAD", lead)
-    monkeypatch.setattr(write, "TOGETHER", 60)
+    monkeypatch.setattr(judging, "LEAD", lead)
+    monkeypatch.setattr(judging, "TOGETHER", 60)
     model, ids = made("rnn"), ids_of(length)
     found = Write(tokenizer, block=BLOCK, reach=None).losses(model, ids)
     whole = one_by_one(model, ids, [place + 1 for place in range(min(length, 60))])
@@ -86,8 +86,8 @@ def test_a_recurrent_model_reads_from_beginning_to_end(tokenizer, monkeypatch, l
 @pytest.mark.parametrize("lead", [1, 2, 3])
 def test_each_part_of_a_text_begins_so_many_tokens_early(tokenizer, monkeypatch, lead):
     """So few that a recurrent model has not forgotten the first of them: one more or one less makes a difference."""
-    monkeypatch.setattr(write, "LEAD", lead)
-    monkeypatch.setattr(write, "LANES", 4)
+    monkeypatch.setattr(judging, "LEAD", lead)
+    monkeypatch.setattr(judging, "LANES", 4)
     model, ids = made("rnn"), ids_of(23)
     found = Write(tokenizer, block=BLOCK, reach=None).losses(model, ids)
 

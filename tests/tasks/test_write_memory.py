@@ -19,7 +19,7 @@ from regard.data.text.tokens import Tokens
 from regard.data.tokenizers import Tokenizer
 from regard.special import BOS
 from regard.tasks.base import Looking, Remembers
-from regard.tasks.write import task as write
+from regard.tasks.write import judging
 from regard.tasks.write.task import Write
 from written_models import written, written_recipe
 
@@ -73,10 +73,10 @@ def test_lanes_side_by_side_give_the_losses_of_reading_from_beginning_to_end(
 ):
     model, ids = made(memory=memory), ids_of(421)
     task = made_task()
-    monkeypatch.setattr(write, "WORTHWHILE", 1)
-    assert task._lanes(model, len(ids)).number > 5
+    monkeypatch.setattr(judging, "WORTHWHILE", 1)
+    assert judging._lanes(model, len(ids), task.block).number > 5
     found = task.losses(model, ids)
-    monkeypatch.setattr(write, "LANES", 1)
+    monkeypatch.setattr(judging, "LANES", 1)
     torch.testing.assert_close(found, task.losses(model, ids), atol=1e-5, rtol=1e-5)
 
 

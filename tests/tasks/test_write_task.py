@@ -138,7 +138,7 @@ def test_a_beam_is_searched_within_reach_and_refused_beyond():
 
 @pytest.mark.parametrize("kind", ["gpt", "rnn"])
 def test_only_the_end_of_a_long_prompt_is_read_and_that_is_told(kind, monkeypatch):
-    monkeypatch.setattr("regard.tasks.write.task.PROMPT", 48)
+    monkeypatch.setattr("regard.tasks.write.prompts.LONGEST", 48)
     model, read = written(kind), {"gpt": 12, "rnn": 48}[kind]  # characters are tokens, and the gpt has a block of 24
     prompt = "the cat sat on the mat. " * 100
     told = f"only the last {read} of 2,400 tokens are read"
@@ -268,8 +268,6 @@ def test_evaluate_prints_perplexity_and_bits(call, tmp_path):
         ["run", "--prefix", "a"],
         ["run", "--alignment"],
         ["run", "--replace-unknown"],
-        ["run", "--runtime", "ctranslate2"],
-        ["run", "--compute-type", "int8"],
         ["evaluate", "--beam", "3"],
         ["evaluate", "--tokenized"],
     ],

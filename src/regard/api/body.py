@@ -19,8 +19,8 @@ from regard.models.facts import BodyConfig
 from regard.models.heads import body_of
 from regard.recipes import Complete, Pretrained
 from regard.tasks.base import Codec
-from regard.training.checkpoint import weights_of
 from regard.training.config import TrainingConfig
+from regard.training.weights import weights_of
 
 
 def open_body(name: str | Path) -> Imported:

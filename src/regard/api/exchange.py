@@ -18,8 +18,8 @@ from regard.recipes import Complete
 from regard.tasks.base import Codec
 from regard.tasks.rows import body_config
 from regard.training import report as reports
-from regard.training.checkpoint import to_bytes
 from regard.training.report import Report
+from regard.training.weights import to_bytes
 
 UNLIMITED = 512  # tokens that are read of a text, for a model that reads any length
 

@@ -17,10 +17,10 @@ from regard.directory import RECIPE, WEIGHTS, ModelDirectory
 from regard.errors import RegardError, shown
 from regard.recipes import Complete, is_complete, setting
 from regard.tasks.base import Aligns, AnyTask, Streams
-from regard.training.checkpoint import load_weights
 from regard.training.report import Report
 from regard.training.size import LOADED, require_room
 from regard.training.tuning import tuned
+from regard.training.weights import load_weights
 
 TABLES = ("task", "data", "tokenizer", "model", "training", "decoding")
 

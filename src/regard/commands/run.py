@@ -18,10 +18,11 @@ from regard.commands.unknown import Unknown
 from regard.directory import ModelDirectory
 from regard.durable import is_file
 from regard.engines.choose import EngineName, without_torch
-from regard.engines.ctranslate2.plans import ComputeType
+from regard.engines.ctranslate2.plans import Precision
+from regard.engines.light import Tells
 from regard.errors import RegardError
 from regard.tasks.base import AnySurface, Codec, Engine, RunOptions
-from regard.tasks.surfaces import NOTHING, TextToTexts
+from regard.tasks.surfaces import NOTHING
 
 ARGUMENT = "text"  # what errors call an input that was an argument of the command, and not a line
 
@@ -95,16 +96,16 @@ def prepare(path: Path, given: Mapping[str, Any], *, as_json: bool = False) -> A
     options = RunOptions.of(tables.get("decoding", {}), given, as_json=as_json)
     codec = directory.codec(directory.special())
     wanted: EngineName = given.get("runtime", "auto")
-    compute_type: ComputeType = given.get("compute_type", "float32")
+    compute_type: Precision = given.get("compute_type", "measured")
     found = without_torch(directory, surface, options, codec, wanted=wanted, compute_type=compute_type)
-    whole = isinstance(surface, TextToTexts) and "runtime" in surface.options
     if not isinstance(found, str):
-        return Asking(surface, options, found, codec, longest_of(found.learned) if whole else None)
+        told = found.pieces if isinstance(found, Tells) and options.decoding.n_best == 1 else None
+        return Asking(surface, options, found, codec, longest_of(found.learned) if surface.splits else None, told)
     from regard.api.loading import load
 
     model = load(path, why=found)
     streams = model.streams and options.decoding.n_best == 1
-    longest = longest_of(model.recipe.model.reads()) if whole else None
+    longest = longest_of(model.recipe.model.reads()) if surface.splits else None
     return Asking(surface, options, model, codec, longest, model.pieces if streams else None)
 
 

@@ -106,6 +106,11 @@ class Hypothesis:
     score: float
     logprobs: tuple[float, ...]
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has reached EOS."""
+        return len(self.logprobs) > len(self.tokens)
+
 
 def source_lengths(source: Tensor, lengths: Tensor | None, *, special: Special = OWN) -> Tensor:
     """lengths (B,), counted from the padding of source (B, S) when they are not given."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import Any, Literal
 
 from regard.directory import ModelDirectory
-from regard.engines.ctranslate2.offers import reason_for_torch
-from regard.engines.ctranslate2.plans import ComputeType, Plan
+from regard.engines.ctranslate2.plans import ComputeType, Plan, Precision
+from regard.engines.ctranslate2.precision import kept
+from regard.engines.light import AnyLightEngine
 from regard.errors import RegardError
+from regard.interchange.expressible import obstacle
 from regard.tasks.base import Codec, RunOptions, Surface
-from regard.tasks.surfaces import TextToTexts
-
-if TYPE_CHECKING:
-    from regard.engines.ctranslate2.engine import CTranslate2Engine
+from regard.tasks.reading import ReadsRows
+from regard.tasks.surfaces import Prompt, TextToTexts
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
+SERVED = ((ReadsRows, "bert"), (Prompt, "gpt"), (TextToTexts, "transformer"))  # the kind of model behind each surface
 
 
 def without_torch(
@@ -25,28 +27,72 @@ def without_torch(
     codec: Codec,
     *,
     wanted: EngineName,
-    compute_type: ComputeType,
+    compute_type: Precision,
     plan: Plan | None = None,
-) -> CTranslate2Engine | str:
-    """CTranslate2 on a model directory, or the reason why torch has to answer. A `plan` is not measured."""
+) -> AnyLightEngine | str:
+    """CTranslate2 on a model directory, or the reason why torch has to answer.
+
+    A `plan` is not measured; its precision is the one that is asked for here.
+    """
     if wanted == "torch":
         _refuse(compute_type, "--runtime torch was given")
         return "it was asked for"
-    if "runtime" not in surface.options or not isinstance(surface, TextToTexts):
+    if "runtime" not in surface.options:
         return f"CTranslate2 does not answer with {surface.answers}"
-    tokenizers = codec.texts()
-    prefix = tuple(tokenizers.target.encode([options.prefix])[0]) if options.prefix else ()
-    model = _table(directory.tables(), "model")
-    reason = reason_for_torch(model, options.decoding, vocabulary=tokenizers.target.size, prefix=prefix)
+    precision = settled(directory, compute_type)
+    planned = None if plan is None else replace(plan, compute_type=precision)
+    found = _engine(directory, surface, codec, precision, planned)
+    reason = found if isinstance(found, str) else found.reason(options)
     if reason is not None:
         if wanted == "ctranslate2":
             raise RegardError(f"--runtime ctranslate2 cannot answer this: {reason}; leave that option out to use torch")
         _refuse(compute_type, reason)
         return reason
+    assert not isinstance(found, str)
+    if wanted == "ctranslate2":
+        found.why = "it was asked for"
+    elif precision == "int8" and compute_type == "measured":
+        found.why = "it gives answers that are as good faster, in int8"
+    else:
+        found.why = "it gives the same answers faster"
+    return found
+
+
+def settled(directory: ModelDirectory, wanted: Precision) -> ComputeType:
+    """The compute type that is asked for; "measured" is that of the model's record, and float32 without one."""
+    if wanted != "measured":
+        return wanted
+    record = kept(directory)
+    return "float32" if record is None else record.verdict
+
+
+def _engine(
+    directory: ModelDirectory, surface: Surface[Any, Any], codec: Codec, compute_type: ComputeType, plan: Plan | None
+) -> AnyLightEngine | str:
+    """The engine for a surface, or the reason why the model cannot be expressed."""
+    tables = directory.tables()
+    model, data = _table(tables, "model"), _table(tables, "data")
+    kind = next((kind for served, kind in SERVED if isinstance(surface, served)), None)
+    if kind is None:
+        return f"CTranslate2 does not answer with {surface.answers}"
+    if reason := obstacle(model, (kind,)):
+        return reason
+    if _table(tables, "training").get("lora"):
+        return "CTranslate2 cannot express the weights that training.lora adds"
+    if isinstance(surface, ReadsRows):
+        from regard.engines.ctranslate2.encoder import EncoderEngine, framing_of
+
+        reading = surface.reading(data, codec, framing_of(model))
+        return EncoderEngine(directory, model, reading, compute_type=compute_type, plan=plan)
+    if isinstance(surface, Prompt):
+        from regard.engines.ctranslate2.generator import GeneratorEngine
+        from regard.tasks.write.prompts import Prompts
+
+        prompts = Prompts(codec.texts().source, data.get("block") or model["maximum"])
+        return GeneratorEngine(directory, model, prompts, compute_type=compute_type, plan=plan)
     from regard.engines.ctranslate2.engine import CTranslate2Engine
 
-    why = "it was asked for" if wanted == "ctranslate2" else "it gives the same answers faster"
-    return CTranslate2Engine(directory, model, tokenizers, compute_type=compute_type, why=why, plan=plan)
+    return CTranslate2Engine(directory, model, codec.texts(), compute_type=compute_type, plan=plan)
 
 
 def _table(tables: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -56,6 +102,6 @@ def _table(tables: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def _refuse(compute_type: ComputeType, reason: str) -> None:
-    if compute_type != "float32":
+def _refuse(compute_type: Precision, reason: str) -> None:
+    if compute_type in ("int8", "auto"):
         raise RegardError(f"--compute-type {compute_type} is for CTranslate2, which does not answer here: {reason}")

@@ -2,7 +2,8 @@
 
 base         what a task is: Task, Surface, Engine
 surfaces     surfaces that several tasks share
-rows         what tasks on rows of text share: the tokenizer, the frame, passes over many texts
+reading      what tasks on rows of text share without torch: inputs become rows, and numbers become answers
+rows         what they share with torch: batches, passes over many texts
 saying       what tasks share whose answers are texts: the loss, the answers of a search, what is seen
 pictures     what tasks on pictures share: what was measured on them, the picture that is asked about
 scores       scores that several tasks share; significance of their differences
@@ -38,13 +39,23 @@ TASKS = {
         "regard.tasks.translate.task:Transcribe", "spelling to sound", "regard.tasks.surfaces:TextToTexts"
     ),
     "write": Row("regard.tasks.write.task:Write", "a prompt to its continuation", "regard.tasks.surfaces:Prompt"),
-    "embed": Row("regard.tasks.embed:Embed", "a text to a vector"),
-    "classify": Row("regard.tasks.classify:Classify", "a text or a pair to a label"),
-    "tag": Row("regard.tasks.tag:Tag", "words to a tag for each"),
-    "answer": Row("regard.tasks.answer:FindAnswer", "a question and a passage to the answer in it"),
-    "fill": Row("regard.tasks.fill.task:Fill", "a text with gaps to the words in them"),
+    "embed": Row("regard.tasks.embed.task:Embed", "a text to a vector", "regard.tasks.embed.reading:Vector"),
+    "classify": Row(
+        "regard.tasks.classify.task:Classify", "a text or a pair to a label", "regard.tasks.classify.reading:Labels"
+    ),
+    "tag": Row("regard.tasks.tag.task:Tag", "words to a tag for each", "regard.tasks.tag.reading:Entities"),
+    "answer": Row(
+        "regard.tasks.answer.task:FindAnswer",
+        "a question and a passage to the answer in it",
+        "regard.tasks.answer.reading:Spans",
+    ),
+    "fill": Row(
+        "regard.tasks.fill.task:Fill", "a text with gaps to the words in them", "regard.tasks.fill.reading:Gaps"
+    ),
     "nodes": Row("regard.tasks.nodes:ClassifyNodes", "a node of a graph to its label"),
-    "rank": Row("regard.tasks.rank:Rank", "a query and texts to the texts, best first"),
+    "rank": Row(
+        "regard.tasks.rank.task:Rank", "a query and texts to the texts, best first", "regard.tasks.rank.reading:Ranking"
+    ),
     "see": Row("regard.tasks.see:See", "a picture to a label"),
     "sets": Row("regard.tasks.sets:JudgeSets", "a set to a label or numbers"),
     "caption": Row("regard.tasks.caption.task:Caption", "a picture to a text about it"),

@@ -37,6 +37,7 @@ AskedT = TypeVar("AskedT")  # one input
 AnswerT = TypeVar("AnswerT")  # the answer to one input
 BatchT = TypeVar("BatchT", bound=Batch)
 AskedIn = TypeVar("AskedIn", contravariant=True)
+AnswerIn = TypeVar("AnswerIn", contravariant=True)
 AnswerOut = TypeVar("AnswerOut", covariant=True)
 
 TOGETHER = 1024  # lines answered together: enough to batch by length, few enough to begin printing soon
@@ -141,6 +142,8 @@ class Surface(ABC, Generic[AskedT, AnswerT]):
     files: ClassVar[bool] = False  # whether a line names a file that is to be read
     two_texts: ClassVar[bool] = False  # whether a line may hold two texts, with a tab between them
     together: ClassVar[int] = TOGETHER  # lines answered together
+    splits: ClassVar[bool] = False  # whether a text that is too long is answered in pieces
+    streams: ClassVar[bool] = False  # whether an answer can be told while it comes
     between: ClassVar[str | None] = None  # the line printed between two answers that may have several lines each
 
     @abstractmethod
@@ -408,6 +411,30 @@ class Compares(Protocol):
     def compare(
         self, first: nn.Module, other: Self, second: nn.Module, examples: object, options: RunOptions, *, tokenize: str
     ) -> dict[str, dict[str, float]]: ...
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The scores of two lists of answers to the same examples, and how likely their difference is by chance."""
+
+    metric: str
+    higher: bool  # whether more is better
+    first: float
+    second: float
+    p: float
+
+
+@runtime_checkable
+class Judges(Protocol[AskedT, AnswerIn]):
+    """A task that can judge answers by whatever engine, by the score that its models are ranked by."""
+
+    def inputs(self, examples: object) -> list[AskedT]:
+        """What is asked of examples."""
+        ...
+
+    def judged(self, examples: object, first: Sequence[AnswerIn], second: Sequence[AnswerIn]) -> Judgement:
+        """Two answers to each input."""
+        ...
 
 
 @runtime_checkable

@@ -165,7 +165,7 @@ class ClassifyNodes(Task[NodesData, Nodes, str, list[Label], GraphBatch]):
         graph = train.graph
         there = numpy.unique(graph.labels[train.chosen])
         if len(there) < 2:
-            raise RegardError("the nodes to learn from have one label alone; a classifier needs two or more")
+            raise RegardError("all training nodes have the same label; a classifier needs two or more")
         return Codec(labels=graph.classes, numbers={"features": graph.width})
 
     # learning

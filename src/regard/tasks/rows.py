@@ -1,20 +1,18 @@
-"""What tasks on rows of text share: their [data], the tokenizer with the frame, batches, and passes over many texts."""
+"""What tasks on rows of text share with torch: batches, passes over many texts, and what is seen of one."""
 
 from __future__ import annotations
 
 import random
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Generic, Protocol, TypeVar
 
+import numpy
 import torch
-from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from regard.data.files import expanded
-from regard.data.mixing import MixedTable, WeightedFiles
 from regard.data.rows.batches import Draw, RowBatch, RowStream, in_order_of_length
 from regard.data.rows.framing import Framing, Row
 from regard.data.splits import Splits, divide
@@ -40,27 +38,12 @@ from regard.tasks.base import (
     Work,
 )
 from regard.tasks.counting import counter
+from regard.tasks.reading import Numbers, RowsData, TextRows
 
 BATCH_TOKENS = 4096  # of texts that are answered together
 ANY_LENGTH = 1 << 20  # tokens, for a model without a longest input
+NOTHING = numpy.zeros(0, numpy.float32)
 QUICK = 2000  # examples that validation answers: enough to rank checkpoints by
-
-
-class RowsData(MixedTable):
-    """What the [data] of every task on rows of text has."""
-
-    train: str | list[str] | None = Field(
-        None, description='a file or URL, "parts/*.tsv.zst" for several, or a list of such'
-    )
-    mix: list[WeightedFiles] | None = Field(
-        None, min_length=1, description="instead of train: corpora, each with a path as train and a weight"
-    )
-    valid: str | list[str] | None = Field(None, description="as train; without it, examples are held out of train")
-    test: str | list[str] | None = Field(None, description="as train")
-    max_length: PositiveInt = Field(128, description="longest input in tokens, special tokens included")
-    hold_out: PositiveInt | float | None = Field(
-        None, description="examples held out: a number or a share; 2 % if not given"
-    )
 
 
 class Example(Protocol):
@@ -76,36 +59,25 @@ RowsDataT = TypeVar("RowsDataT", bound=RowsData)
 ExampleT = TypeVar("ExampleT", bound=Example)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """How texts become rows that a model reads."""
-
-    tokenizer: Tokenizer
-    framing: Framing
+class Rows(TextRows):
+    """How texts become rows that a module reads, and the passes over them."""
 
     @classmethod
     def of(cls, model: ModelConfig, codec: Codec, *, max_length: int | None = None) -> Rows:
         """Rows for a model, no longer than the model reads."""
         body = body_config(model)
-        longest = body.reads() or ANY_LENGTH
         segments = 1 if body.segments_told_apart() == 1 else 2
-        maximum = min(longest, max_length or longest)
-        framing = Framing(body.special, maximum, segments=segments, bos_last=body.ends_with_bos)
-        return cls(codec.texts().source, framing)
+        framing = Framing(body.special, body.reads() or ANY_LENGTH, segments=segments, bos_last=body.ends_with_bos)
+        return cls(codec.texts().source, framing.at_most(max_length))
 
-    def frame(self, firsts: Sequence[str], seconds: Sequence[str | None]) -> list[Row]:
-        """The rows of texts, or of pairs of texts. Texts that are too long are cut, and a warning says how many."""
-        whole = self.tokenizer.encode(list(firsts))
-        partners = iter(self.tokenizer.encode([text for text in seconds if text is not None]))
-        pairs = [next(partners) if text is not None else None for text in seconds]
-        framed = [self.framing.frame(*pair) for pair in zip(whole, pairs, strict=True)]
-        if cut := sum(row.unread > 0 for row in framed):
-            warnings.warn(
-                f"{cut:,} of {len(framed):,} texts have more than {self.framing.maximum} tokens, and only their "
-                "beginning is read",
-                stacklevel=2,
-            )
-        return framed
+    def outputs(self, model: nn.Module, rows: Sequence[Row]) -> list[Numbers]:
+        """The output of the model for each row, in order: (C,) of a text, or (L, C) of its tokens."""
+        found: list[Numbers] = [NOTHING] * len(rows)
+        for batch, outputs in self.passes(model, rows):
+            numbers = outputs.float().cpu().numpy()
+            for line, row in enumerate(batch.rows):
+                found[row] = numbers[line] if numbers.ndim == 2 else numbers[line, : len(rows[row].ids)]
+        return found
 
     def passes(
         self, model: nn.Module, rows: Sequence[Row], *, batch_tokens: int = BATCH_TOKENS
@@ -352,7 +324,7 @@ def label_numbers(labels: Sequence[str], wanted: Sequence[str], place: str) -> l
     for label in wanted:
         if label not in known:
             shown = ", ".join(labels[:20]) + (", …" if len(labels) > 20 else "")
-            raise RegardError(f"{place} has the label {label!r}, which data.train has not; it has {shown}")
+            raise RegardError(f"{place} has the label {label!r}, which is not in data.train; it has {shown}")
     return [known[label] for label in wanted]
 
 

@@ -58,7 +58,10 @@ def target_loss(
 def answers_of(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[Answer]:
     """What a search has found, as texts."""
     texts = tokenizer.decode([list(found.tokens) for found in hypotheses])
-    return [Answer(t, h.score, h.tokens, h.logprobs) for t, h in zip(texts, hypotheses, strict=True)]
+    return [
+        Answer(text, found.score, found.tokens, found.logprobs, truncated=not found.ended)
+        for text, found in zip(texts, hypotheses, strict=True)
+    ]
 
 
 def sight_of(

@@ -139,7 +139,7 @@ class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):
     def learn(cls, setting: Setting[PictureData], train: Pictures, body: Codec | None) -> Codec:
         labels, data = sorted_labels(train.labels), setting.data
         if len(labels) < 2:
-            raise RegardError(f"data.train has the label {labels[0]!r} alone; a classifier needs two or more")
+            raise RegardError(f"data.train has only the label {labels[0]!r}; a classifier needs two or more")
         frame = frame_for(train.looks(), size=data.size, channels=data.channels, fit=data.fit)
         measured = Measured.of(train.pixels(frame), frame)
         return Codec(labels=labels, numbers=measured.model_dump(mode="json"))
@@ -168,7 +168,7 @@ class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):
             if label not in known:
                 place = examples.place(number)
                 raise RegardError(
-                    f"{place} has the label {cut(label)!r}, which data.train has not; it has {listed(self.labels)}"
+                    f"{place} has the label {cut(label)!r}, which is not in data.train; it has {listed(self.labels)}"
                 )
         return [known[label] for label in examples.labels]
 

@@ -194,7 +194,7 @@ class JudgeSets(Task[SetsData, list[SetExample], Elements, Answer, SetBatch]):
             return Codec(numbers={**numbers, "wanted": Scale.measured(rows).to_json()})
         labels = sorted({str(example.wanted) for example in train})
         if len(labels) < 2:
-            raise RegardError(f"data.train has the label {labels[0]!r} alone; two or more are needed")
+            raise RegardError(f"data.train has only the label {labels[0]!r}; two or more are needed")
         return Codec(labels=tuple(labels), numbers=numbers)
 
     # learning
@@ -336,7 +336,7 @@ class JudgeSets(Task[SetsData, list[SetExample], Elements, Answer, SetBatch]):
         for each in examples:
             if each.wanted not in known:
                 raise RegardError(
-                    f"{each.place} has the label {each.wanted!r}, which data.train has not; it has {listed(known)}"
+                    f"{each.place} has the label {each.wanted!r}, which is not in data.train; it has {listed(known)}"
                 )
         return numpy.array([known[str(each.wanted)] for each in examples], dtype=numpy.int64)
 

@@ -36,7 +36,7 @@ def compare_texts(
         name: {"first": float(ours.score), "second": float(theirs.score), "p": 1.0 if same else float(theirs.p_value)}
         for name, (ours, theirs) in zip(compared, results, strict=True)
     }
-    return {**found, "exact": _bootstrap(_right(first, references), _right(second, references), samples=samples)}
+    return {**found, "exact": bootstrap(_right(first, references), _right(second, references), samples=samples)}
 
 
 def compare_lexicons(
@@ -48,12 +48,12 @@ def compare_lexicons(
     words = [numpy.abs([1, 0] - _right(side, references)) for side in (first, second)]
     symbols = [numpy.array([*map(nearest, side, references)], dtype=numpy.float64) for side in (first, second)]
     return {
-        "word_error": _bootstrap(*words, samples=samples),
-        "symbol_error": _bootstrap(*symbols, samples=samples),
+        "word_error": bootstrap(*words, samples=samples),
+        "symbol_error": bootstrap(*symbols, samples=samples),
     }
 
 
-def _bootstrap(first: Counts, second: Counts, *, samples: int) -> dict[str, float]:
+def bootstrap(first: Counts, second: Counts, *, samples: int = 1000) -> dict[str, float]:
     """Counts (N, 2) of both, whose score is 100 Σ count / Σ total."""
     generator = numpy.random.default_rng(0)
     drawn = generator.integers(len(first), size=(samples, len(first)))

@@ -21,6 +21,8 @@ SEARCH = frozenset(
     ["beam", "n_best", "sample", "samples", "temperature", "top_k", "top_p", "seed", "max_length", "no_repeat_ngram"]
 )  # options of every search
 
+RUNTIME = frozenset({"runtime", "compute_type"})  # options of tasks that are also answered without torch
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -32,6 +34,7 @@ class Answer:
     logprobs: tuple[float, ...]
     alignment: tuple[tuple[int, int], ...] | None = None  # (source, target) word numbers, from 0
     pieces: tuple[str, ...] | None = None  # the names of the tokens
+    truncated: bool = False  # whether it ended at `max_length` tokens, and not by itself
 
 
 NOTHING = Answer("", 0.0, (), ())  # the answer to an empty text
@@ -59,7 +62,8 @@ class TextToTexts(TextsOut[str]):
     """A text in, texts out, best first."""
 
     pipeline = "translation"
-    options = SEARCH | {"prefix", "alignment", "replace_unknown", "runtime", "compute_type"}
+    options = SEARCH | RUNTIME | {"prefix", "alignment", "replace_unknown"}
+    splits = True
 
     def parse(self, line: str) -> str:
         return line
@@ -72,7 +76,9 @@ class Prompt(TextToTexts):
     """The beginning of a text in, continuations out. A continuation may have several lines."""
 
     pipeline = "text-generation"
-    options = SEARCH | {"stop"}
+    options = SEARCH | RUNTIME | {"stop"}
+    splits = False
+    streams = True
     together = 1  # a continuation is printed while it is written
     between = "---"
 
@@ -86,6 +92,8 @@ def _as_json(answer: Answer) -> JsonValue:
         found["tokens"] = list(answer.pieces)
     if answer.alignment is not None:
         found["alignment"] = [list(pair) for pair in answer.alignment]
+    if answer.truncated:
+        found["truncated"] = True
     return found
 
 

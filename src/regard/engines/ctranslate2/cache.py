@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from regard import durable
 from regard.data.whole import read_bytes
@@ -30,9 +30,10 @@ from regard.engines.ctranslate2.plans import NOTE
 from regard.errors import RegardError, cut
 from regard.version import __version__
 
-FORMAT = 2  # raised whenever the same files are converted to something else
+FORMAT = 3  # raised whenever the same files are converted to something else
 MADE = "made.json"
 CHUNK = 1 << 20  # bytes
+Opened = Literal["Translator", "Generator", "Encoder"]
 MADE_FROM = (
     "weights.safetensors",
     "recipe.toml",
@@ -50,8 +51,12 @@ class Converted:
     path: Path | None
     files: Mapping[str, bytes] = field(default_factory=dict)
 
-    def open(self, *, compute_type: str, workers: int, threads: int) -> Any:
-        """CTranslate2's translator on it."""
+    def read(self, name: str) -> bytes:
+        """The content of one of its files."""
+        return self.files[name] if self.path is None else (self.path / name).read_bytes()
+
+    def open(self, kind: Opened, *, compute_type: str, workers: int, threads: int) -> Any:
+        """CTranslate2's translator, generator or encoder on it."""
         import ctranslate2
 
         options: dict[str, Any] = {"compute_type": compute_type, "inter_threads": workers, "intra_threads": threads}
@@ -59,7 +64,7 @@ class Converted:
         if self.path is not None and not _is_text(name):  # CTranslate2 takes no path that is not UTF-8
             name, files = "regard", {each.name: each.read_bytes() for each in self.path.iterdir()}
         try:
-            return ctranslate2.Translator(name, files=dict(files) or None, **options)
+            return getattr(ctranslate2, kind)(name, files=dict(files) or None, **options)
         except (RuntimeError, ValueError) as error:
             raise RegardError(
                 f"CTranslate2 cannot open {self.path or 'the converted model'} ({cut(error)}); "

@@ -14,9 +14,12 @@ from itertools import islice
 from typing import Any
 
 from regard.data.tokenizers import Tokenizers
+from regard.decoding.config import shortened
 from regard.directory import ModelDirectory
 from regard.engines.ctranslate2.cache import Converted, converted
+from regard.engines.ctranslate2.offers import reason_for_torch
 from regard.engines.ctranslate2.plans import ComputeType, Plan, plan
+from regard.engines.light import LightEngine
 from regard.errors import RegardError
 from regard.interchange.expressible import reach
 from regard.special import BOS, EOS, NAMES, PAD, UNK
@@ -70,8 +73,12 @@ class Said:
     looked: list[list[float]]  # a row for each name, a column for each token of the source; empty unless asked for
 
     @property
+    def ended(self) -> bool:
+        return self.names[-1:] == [NAMES[EOS]]
+
+    @property
     def words(self) -> list[str]:
-        return self.names[:-1] if self.names[-1:] == [NAMES[EOS]] else self.names
+        return self.names[:-1] if self.ended else self.names
 
 
 @dataclass(frozen=True)
@@ -86,8 +93,8 @@ class Pending:
     engine: Any
 
 
-class CTranslate2Engine:
-    """A model directory, answered by CTranslate2. `offers.reason_for_torch` says beforehand what it cannot do."""
+class CTranslate2Engine(LightEngine[str, list[Answer]]):
+    """A model that translates, answered by CTranslate2."""
 
     name = "ctranslate2"
 
@@ -102,12 +109,22 @@ class CTranslate2Engine:
         plan: Plan | None = None,
     ) -> None:
         self.directory, self.tokenizers, self.compute_type, self.why = directory.path, tokenizers, compute_type, why
+        self.model = model
         self.learned = reach(model)
         self._source, self._target = _names(tokenizers.source.vocabulary), _names(tokenizers.target.vocabulary)
         self._numbers = tokenizers.target.vocabulary
         self._engine: Any = None
         self._plan = plan
         self._positions = 0
+
+    def reason(self, options: RunOptions) -> str | None:
+        target = self.tokenizers.target
+        prefix = target.encode([options.prefix])[0] if options.prefix else []
+        return reason_for_torch(self.model, options.decoding, vocabulary=target.size, prefix=prefix)
+
+    def open(self, options: RunOptions) -> None:
+        quick = replace(options, decoding=shortened(options.decoding, 1))
+        list(self.answer_all(["."], quick, together=1))
 
     def answer_all(
         self, asked: Iterable[str], options: RunOptions, *, together: int = TOGETHER
@@ -194,11 +211,12 @@ class CTranslate2Engine:
             text = fill_in(text, source_words(source, unknown, tokenizer=self.tokenizers.source))
         pairs = word_alignment(looked, source, tokens, tokenizers=self.tokenizers) if options.alignment else None
         pieces = tuple(self.tokenizers.target.pieces(list(tokens))) if options.tokens else None
-        return Answer(text, said.score, tokens, (), None if pairs is None else tuple(pairs), pieces)
+        aligned = None if pairs is None else tuple(pairs)
+        return Answer(text, said.score, tokens, (), aligned, pieces, truncated=not said.ended)
 
 
 def _open(model: Converted, plan: Plan) -> Any:
-    return model.open(compute_type=plan.compute_type, workers=plan.workers, threads=plan.threads)
+    return model.open("Translator", compute_type=plan.compute_type, workers=plan.workers, threads=plan.threads)
 
 
 def _said(result: Any) -> list[Said]:

@@ -60,3 +60,11 @@ def _of_beam(decoding: DecodingConfig, vocabulary: int, prefix: Sequence[int]) -
     if decoding.beam + 3 > vocabulary:
         return f"a beam of {decoding.beam} is too wide for a vocabulary of {vocabulary} in CTranslate2"
     return None
+
+
+def reason_for_torch_to_write(decoding: DecodingConfig, *, vocabulary: int) -> str | None:
+    """The same for a causal language model, which continues prompts."""
+    for name, value in {"min_length": decoding.min_length, "no_repeat_ngram": decoding.no_repeat_ngram}.items():
+        if value and not decoding.sample:
+            return f"CTranslate2 counts the prompt in {name} = {value}, and torch only what follows it"
+    return _of_search(decoding) if decoding.beam == 1 else _of_beam(decoding, vocabulary, ())

@@ -18,6 +18,8 @@ from regard.data.whole import read_bytes
 from regard.errors import RegardError
 
 ComputeType = Literal["float32", "int8", "auto"]
+Precision = Literal["measured", "float32", "int8", "auto"]
+"""What may be asked for: a compute type, or the one that `regard bench` has measured for a model (precision.py)."""
 
 MANY = 512  # fewer lines than these do not pay for a measurement, which takes as long as a few hundred
 ROUNDS = 3  # the first also warms up

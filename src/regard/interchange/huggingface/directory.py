@@ -41,7 +41,7 @@ from regard.interchange.huggingface.xlnet import XLNET
 from regard.models.facts import ModelConfig
 from regard.models.heads import headed
 from regard.special import OWN, Special
-from regard.training.checkpoint import load_weights
+from regard.training.weights import load_weights
 
 ARCHITECTURES = {each.model_type: each for each in (GPT2, BERT, DISTILBERT, ROBERTA, MARIAN, XLNET, VIT, SWIN)}
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from regard.errors import RegardError, listed
 from regard.interchange.files import cut, read_json
 from regard.interchange.huggingface.architecture import Architecture, Name, Tensors
-from regard.training.checkpoint import weights_of
+from regard.training.weights import weights_of
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)

@@ -25,7 +25,8 @@ from regard.errors import RegardError
 from regard.models.heads import body_of
 from regard.tasks.base import Looking, Score, Setting, Sight
 from regard.tasks.fill.documents import Document, pack, pair_up
-from regard.tasks.fill.task import MASK, Fill, FillData, Filled, likeliest
+from regard.tasks.fill.reading import FillData, Filled, GapReading, mask_of
+from regard.tasks.fill.task import Fill
 from regard.tasks.modules import FillsGaps
 from regard.tasks.rows import Choices, Rows, body_config
 from regard.tasks.surfaces import Texts
@@ -42,13 +43,10 @@ class Masked(Fill):
 
     def __init__(self, rows: Rows, *, pairs: bool, share: float, whole_words: bool = False, seed: int = 1) -> None:
         self.rows, self.pairs, self.share, self.seed = rows, pairs, share, seed
-        special, inner = rows.framing.special, rows.tokenizer.inner
-        found = special.mask if special.mask is not None else inner.token_to_id(MASK)
-        if found is None:
-            raise RegardError(f"the tokenizer has no {MASK}, so nothing can be masked; take a body that has one")
-        self.mask: int = found
+        self.mask = mask_of(rows)
+        self.reading = GapReading(rows, self.mask)
         self.size = rows.tokenizer.size
-        self.silent = special.silent | {self.mask}
+        self.silent = rows.framing.special.silent | {self.mask}
         self.continues = _continuations(rows.tokenizer) if whole_words else frozenset()
 
     @classmethod
@@ -163,14 +161,9 @@ class Masked(Fill):
         return {name: Score(value, how[name]) for name, value in shares.items()} | {"perplexity": perplexity}
 
     def filled(self, model: nn.Module, asked: Texts) -> list[list[Filled]]:
-        row = self._row(asked)
-        places = [place for place, token in enumerate(row.ids) if token == self.mask]
-        if not places:
-            name = self.rows.tokenizer.inner.id_to_token(self.mask)
-            raise RegardError(f"{asked.title!r} has no {name}; put it where a word is to be filled in")
-        ((_, shares),) = self.rows.applied(model, [row], lambda b: self.words_at(model, b, places)[0].softmax(-1))
-        ids, tokenizer = list(row.ids), self.rows.tokenizer
-        return [likeliest(tokenizer, each, ids, place) for each, place in zip(shares, places, strict=True)]
+        row = self.reading.with_gaps(asked, self._row(asked))
+        ((_, logits),) = self.rows.applied(model, [row], lambda batch: self.words_at(model, batch, row.targets)[0])
+        return self.reading.filled(row, logits.float().cpu().numpy())
 
     def _losses(self, model: nn.Module, batch: RowBatch) -> list[tuple[Tensor, Tensor]]:
         """The loss of each masked token and whether the prediction is right, and the same for each pair."""
@@ -189,20 +182,9 @@ class Masked(Fill):
             return self.mask
         return int(generator.integers(self.size)) if drawn < CHANGED else token
 
-    def _ids(self, asked: Texts) -> list[list[int]]:
-        """The ids of one text or two. [MASK] in a text stands for the mask, and so does the mask's own name."""
-        tokenizer = self.rows.tokenizer
-        name = tokenizer.inner.id_to_token(self.mask) or MASK
-        parts = [tokenizer.encode_around(text.replace(MASK, name), name) for text in asked if text is not None]
-        return [[token for piece in pieces for token in (self.mask, *piece)][1:] for pieces in parts]
-
     def _row(self, asked: Texts) -> Row:
         """The row of a text or a pair."""
-        framing, ids = self.rows.framing, self._ids(asked)
-        size = sum(map(len, ids))
-        if size > framing.maximum - framing.room_taken(pair=len(ids) > 1):
-            raise RegardError(f"{asked.first[:40]!r}… has {size} tokens, more than the model reads; shorten it")
-        return framing.frame(*ids)
+        return self.reading.row(asked)
 
 
 def _continuations(tokenizer: Tokenizer) -> frozenset[int]:

@@ -24,7 +24,7 @@ from regard.errors import RegardError
 from regard.tasks.base import Looking, Setting, Sight
 from regard.tasks.fill.documents import Document
 from regard.tasks.fill.masked import Masked
-from regard.tasks.fill.task import FillData
+from regard.tasks.fill.reading import FillData
 from regard.tasks.modules import PredictsInOrder
 from regard.tasks.rows import Rows, body_config
 from regard.tasks.surfaces import Texts
@@ -108,7 +108,7 @@ class Permuted(Masked):
 
     def _row(self, asked: Texts) -> Row:
         """The row of a text or a pair. The beginning of a text that is too long for a row is its memory."""
-        first, *others = self._ids(asked)
+        first, *others = self.reading.ids(asked)
         over = len(first) - self.room
         if others or not 0 < over <= self.memory:
             return super()._row(asked)

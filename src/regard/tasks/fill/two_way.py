@@ -18,7 +18,8 @@ from regard.errors import RegardError
 from regard.kernels.vocabulary_loss import vocabulary_loss
 from regard.tasks.base import Looking, Score, Setting, Sight
 from regard.tasks.fill.documents import Document, pack
-from regard.tasks.fill.task import MASK, Fill, FillData, Filled, likeliest
+from regard.tasks.fill.reading import MASK, FillData, Filled, likeliest
+from regard.tasks.fill.task import Fill
 from regard.tasks.modules import ReadsBothWays
 from regard.tasks.rows import Rows
 from regard.tasks.surfaces import Texts
@@ -95,7 +96,7 @@ class TwoWay(Fill):
             logits = sum(model.output(known).log_softmax(-1) for known in (there[0, -1], back[0, 0]))
         logits[[*special.silent, *([special.unk] if special.unk is not None else [])]] = -torch.inf
         ids = [*before, special.bos, *after]
-        return [likeliest(self.rows.tokenizer, logits.softmax(-1), ids, len(before))]
+        return [likeliest(self.rows.tokenizer, logits.softmax(-1).float().cpu().numpy(), ids, len(before))]
 
 
 def _both(model: ReadsBothWays, batch: RowBatch) -> Iterator[tuple[Tensor, Tensor]]:

@@ -34,6 +34,7 @@ from regard.tasks.base import (
     TEXTS,
     Codec,
     Exam,
+    Judgement,
     Looking,
     Objective,
     RunOptions,
@@ -346,6 +347,14 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         ours = self._best(first, list(every), options.decoding)
         theirs = other._best(second, list(every), options.decoding)
         return self.compared(ours, theirs, list(every.values()), tokenize=tokenize)
+
+    def inputs(self, examples: object) -> list[str]:
+        return list(self.references(examples))
+
+    def judged(self, examples: object, first: Sequence[list[Answer]], second: Sequence[list[Answer]]) -> Judgement:
+        ours, theirs = ([answer[0].text for answer in side] for side in (first, second))
+        compared = self.compared(ours, theirs, list(self.references(examples).values()), tokenize="13a")
+        return Judgement(self.best.name, self.best.higher, **compared[self.best.name])
 
     def compared(
         self, first: Sequence[str], second: Sequence[str], references: References, *, tokenize: str

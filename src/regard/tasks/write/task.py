@@ -9,30 +9,26 @@ from __future__ import annotations
 
 import math
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Self
 
 import numpy
 import torch
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from regard import models
-from regard.data.mixing import MixedTable, WeightedFiles
 from regard.data.pairs.corpus import Ids
 from regard.data.splits import Splits
 from regard.data.streams import WHOLE, Batch, Share, Stream
-from regard.data.text.blocks import BlockBatch, BlockStream, read_at, sliding
+from regard.data.text.blocks import BlockBatch, BlockStream
 from regard.data.text.lanes import LaneStream
 from regard.data.text.text import Text, hold_out_the_end, open_mixture, open_text
 from regard.data.text.tokens import Tokens, tokenise
 from regard.data.tokenizers import Tokenizer, Tokenizers
 from regard.data.vocabularies import evenly
 from regard.decoding.config import DecodingConfig, shortened
-from regard.decoding.protocol import evaluation
 from regard.decoding.searches import search
 from regard.decoding.tree import Tree
 from regard.errors import RegardError
@@ -52,56 +48,19 @@ from regard.tasks.base import (
     Task,
     Work,
 )
-from regard.tasks.counting import counter
 from regard.tasks.modules import Carries, Continues, SaysNext
 from regard.tasks.surfaces import Answer, Prompt
 from regard.tasks.together import of_each
-from regard.tasks.write.growing import Writing
+from regard.tasks.write import judging
+from regard.tasks.write.data import WriteData, check
+from regard.tasks.write.growing import Growing
+from regard.tasks.write.judging import device_of
+from regard.tasks.write.memory import last_block
+from regard.tasks.write.prompts import Prompts, told_of_cut
+from regard.tasks.write.writing import Writing
 
-TOGETHER = 4096  # tokens judged together
-LANES = 32  # parts of a text that a recurrent model is judged on side by side
-LEAD = 256  # tokens that it reads before each part, so that its state is that of the text
 LEARNED = 8000  # characters of a text that a vocabulary learns from at a time
-PROMPT = 1 << 16  # tokens of a prompt that are read at most
-MEMORY = "↺"  # before an item that is looked at in memory
-WORTHWHILE = 4  # tokens of a part for each that is read before it, at least
 SALIENT = 128  # the longest text for which saliency is computed, in tokens
-
-
-class Lanes(NamedTuple):
-    """Parts of a text that are read side by side: how many, how long, how many tokens early they begin, and how many
-    tokens of each are read at a time."""
-
-    number: int
-    length: int
-    lead: int
-    step: int
-
-
-class WriteData(MixedTable):
-    """[data] of write."""
-
-    train: str | list[str] | None = Field(
-        None, description='a file or URL of plain text, "parts/*.txt.zst" for several, or a list of such'
-    )
-    mix: list[WeightedFiles] | None = Field(
-        None, min_length=1, description="instead of train: corpora, each with a path as train and a weight"
-    )
-    valid: str | list[str] | None = Field(None, description="as train; without it, the end of train is held out")
-    test: str | list[str] | None = Field(None, description="as train")
-    hold_out: float = Field(0.1, gt=0, lt=1, description="share of the text held out at its end if valid is missing")
-    block: PositiveInt | None = Field(
-        None, description="tokens learned in one piece; as many as the model can look back on unless given"
-    )
-    carry: NonNegativeInt = Field(
-        0, description="tokens before each block that are only read, for a kind that carries its state on"
-    )
-
-    @model_validator(mode="after")
-    def _validates_on_its_own(self) -> Self:
-        if self.mix and not self.valid:
-            raise ValueError("mix needs valid: the end of a mixture would be the end of its last corpus alone")
-        return self
 
 
 class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
@@ -115,6 +74,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
 
     def __init__(self, tokenizer: Tokenizer, *, block: int, reach: int | None, smoothing: float = 0.0) -> None:
         self.tokenizer, self.block, self.reach, self.smoothing = tokenizer, block, reach, smoothing
+        self.prompts = Prompts(tokenizer, reach)
         self._memories: dict[bool, Mapping[str, Tensor]] = {}  # of the batch before: while learning, and in validation
 
     @classmethod
@@ -132,7 +92,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
     @classmethod
     def open(cls, setting: Setting[WriteData], work: Work | None) -> Splits[Text]:
         data = setting.data
-        _check(setting)
+        check(setting)
         if data.mix:
             train = open_mixture([corpus.path for corpus in data.mix])
         else:
@@ -163,7 +123,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
             progress=lambda characters, share: work.advance(f"the {name} text", characters, "characters", share),
         )
         if not len(tokens):
-            raise RegardError(f"{examples} has not one token; give more text as data.{name}")
+            raise RegardError(f"{examples} has no token; give more text as data.{name}")
         block = self.block if name == "train" else min(self.block, len(tokens))
         rows, carry = max(setting.batch_tokens // block, 1), setting.data.carry
         mixing = setting.data.mixing if name == "train" else None
@@ -234,85 +194,24 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
         with tempfile.TemporaryDirectory() as folder:
             tokens = tokenise(examples, self.tokenizer, folder=Path(folder), name="judged")
             if not len(tokens):
-                raise RegardError(f"{examples} has not one token to be judged by; name another file")
+                raise RegardError(f"{examples} has no token to evaluate on; name another file")
             tokens = replace(tokens, ids=numpy.array(tokens.ids))
         return Exam(f"{len(tokens):,} tokens", lambda model: self.scores(model, tokens))
 
     def losses(self, model: nn.Module, ids: Ids) -> Tensor:
-        """−log P of each token of a text, in order. (n,)
-
-        Attention looks through windows of `block` tokens, half a window apart: each token is predicted after at least
-        half a window. A model that carries its state reads on from beginning to end, in parts side by side that each
-        begin some tokens early: `LEAD`, or as many as a memory of limited length depends on.
-        """
+        """−log P of each token of a text, in order. (n,)"""
         losses = torch.empty(len(ids))
-        for places, some in self._losses(model, ids, WHOLE):
+        for places, some in self._judged(model, ids, WHOLE):
             losses[places] = some
         return losses
 
-    def _losses(self, model: nn.Module, ids: Ids, share: Share) -> Iterator[tuple[Tensor, Tensor]]:
-        """Places (N,) and −log P of the tokens there (N,), for the share of this process."""
-        assert isinstance(model, SaysNext)
-        more = counter(len(ids))
-        with torch.no_grad():
-            reading = self._by_lanes if isinstance(model, Carries) else self._by_windows
-            for places, hidden in reading(model, ids, share):
-                wanted = torch.from_numpy(ids[places.numpy()].astype(numpy.int64)).to(hidden.device)
-                yield places, vocabulary_loss(hidden, model.output, wanted)[1].float().cpu()
-                more(len(places))
-
-    def _by_windows(self, model: SaysNext, ids: Ids, share: Share) -> Iterator[tuple[Tensor, Tensor]]:
-        """Places (N,), and the output of the model for all tokens before them (N, M)."""
-        window = min(self.block, len(ids))
-        rows, special = max(TOGETHER // window, 1), self.tokenizer.special
-        at = 0
-        for number, batch in enumerate(sliding(ids, block=window, rows=rows, special=special)):
-            places = torch.arange(at, at + batch.targets)
-            at += batch.targets
-            if number % share.world != share.rank:
-                continue
-            hidden = model(batch.tokens.to(_device(model)))
-            yield places, hidden[batch.counted.to(hidden.device)]
-
-    def _by_lanes(self, model: SaysNext, ids: Ids, share: Share) -> Iterator[tuple[Tensor, Tensor]]:
-        """The same for a model that carries its state: each step reads a few more tokens of all parts."""
-        assert isinstance(model, Carries)
-        lanes = self._lanes(model, len(ids))
-        begin = torch.arange(lanes.number)[share.rank :: share.world].unsqueeze(1) * lanes.length
-        if not len(begin):
-            return
-
-        def tokens_at(places: Tensor) -> Tensor:
-            inside = places.clamp(0, len(ids) - 1).numpy()
-            return torch.from_numpy(read_at(ids, inside, special=self.tokenizer.special)).to(_device(model))
-
-        state = None
-        for start in range(-lanes.lead, 0, lanes.step):
-            places = begin + torch.arange(start, min(start + lanes.step, 0))
-            _, state = model.read(tokens_at(places), state)
-        if state is not None:
-            state = state.where((begin > 0).to(_device(model)))
-        for start in range(0, lanes.length, lanes.step):
-            places = begin + torch.arange(start, min(start + lanes.step, lanes.length))
-            hidden, state = model.read(tokens_at(places), state)
-            inside = places < len(ids)
-            yield places[inside], hidden[inside.to(hidden.device)]
-
-    def _lanes(self, model: Carries[Any], tokens: int) -> Lanes:
-        """The parts of a text that are read side by side. For a memory of limited length they are such that each token
-        is predicted as if the whole text was read from beginning to end, block by block."""
-        if not isinstance(model, Continues):
-            number = max(min(LANES, tokens // LEAD), 1)
-            return Lanes(number, -(-tokens // number), lead=LEAD, step=max(TOGETHER // number, 1))
-        block = min(self.block, tokens)
-        lead = -(-model.lead(block) // block) * block
-        number = max(min(LANES, tokens // (WORTHWHILE * max(lead, block))), 1)
-        return Lanes(number, -(-tokens // (number * block)) * block, lead=lead if number > 1 else 0, step=block)
+    def _judged(self, model: nn.Module, ids: Ids, share: Share) -> Iterator[tuple[Tensor, Tensor]]:
+        return judging.losses(model, ids, share, block=self.block, special=self.tokenizer.special)
 
     def scores(self, model: nn.Module, tokens: Tokens) -> dict[str, Score]:
         """Perplexity by token, and bits per character of the text."""
         total = math.fsum(
-            of_each(lambda share: sum(float(some.double().sum()) for _, some in self._losses(model, tokens.ids, share)))
+            of_each(lambda share: sum(float(some.double().sum()) for _, some in self._judged(model, tokens.ids, share)))
         )
         context = "state carried" if isinstance(model, Carries) else f"sliding window of {self.block}"
         if isinstance(model, Continues):
@@ -336,7 +235,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
             yield self.answer(model, [asked], options)[0][0].text  # a beam is known only at its end
             return
         shown = 0
-        for (text,) in self.writing(model, self._prompts([asked]), decoding=decoding, stop=options.stop):
+        for (text,) in self.writing(model, self.prompts.read([asked]), decoding=decoding, stop=options.stop):
             if text.sure > shown:
                 yield text.text[shown : text.sure]
                 shown = text.sure
@@ -354,7 +253,7 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
 
         `tree` keeps what a beam search for a single prompt considered.
         """
-        every = self._prompts(prompts)
+        every = self.prompts.read(prompts)
         found: list[list[Answer]] = []
         together = max(decoding.batch_tokens // max(max(map(len, every), default=1), 1), 1)
         for start in range(0, len(every), together):
@@ -368,21 +267,6 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
             found += writing.answers()
         return found
 
-    def _prompts(self, texts: Sequence[str]) -> list[list[int]]:
-        """The tokens of prompts. Prompts that are too long lose their beginning, and a warning says so."""
-        every = self.tokenizer.encode(list(texts))
-        read = [self._end(prompt) for prompt in every]
-        for whole, end in zip(every, read, strict=True):
-            if len(end) < len(whole):
-                warnings.warn(f"a prompt is too long: {_cut(whole, end)}", stacklevel=2)
-        return read
-
-    def _end(self, prompt: list[int]) -> list[int]:
-        """What is read of a prompt: as Continuation, half of what the model can look back on if it is longer."""
-        if self.reach is None or self.reach > PROMPT:
-            return prompt[-PROMPT:]
-        return prompt if len(prompt) <= self.reach else prompt[-max(self.reach // 2, 1) :]
-
     def writing(
         self, model: nn.Module, prompts: Sequence[Sequence[int]], *, decoding: DecodingConfig, stop: Sequence[str] = ()
     ) -> Writing:
@@ -393,19 +277,15 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
     def _by_beam(
         self, model: nn.Module, prompt: list[int], decoding: DecodingConfig, stop: Sequence[str], tree: Tree | None
     ) -> list[Answer]:
-        if self.reach is not None and len(prompt) + decoding.max_length > self.reach:
-            raise RegardError(
-                f"a beam of {decoding.beam} looks back on all it said, and {len(prompt)} tokens of the prompt with "
-                f"max_length={decoding.max_length} are more than the {self.reach} the model can look back on; "
-                "set decoding.sample=true, beam=1, or a lower max_length"
-            )
+        self.prompts.require_room(prompt, decoding)
         assert isinstance(model, SaysNext)
-        source = torch.tensor([prompt], dtype=torch.int64, device=_device(model))
+        source = torch.tensor([prompt], dtype=torch.int64, device=device_of(model))
         lengths = torch.tensor([len(prompt)], device=source.device)
         (found,) = search(model, source, lengths, config=decoding, tree=tree)
+        texts = [Growing.of(self.tokenizer, prompt, each.tokens, stop) for each in found]
         return [
-            Answer(Writing.text(self.tokenizer, prompt, each.tokens, stop), each.score, each.tokens, each.logprobs)
-            for each in found
+            Answer(text.text, each.score, each.tokens, each.logprobs, truncated=not (each.ended or text.stopped))
+            for text, each in zip(texts, found, strict=True)
         ]
 
     def sight(self, model: nn.Module, asked: str, look: Looking) -> Sight:
@@ -419,8 +299,8 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
         else:
             whole, said = self._forced(asked, reference), reference
         if isinstance(model, Continues) and model.remembers and len(whole) - 1 > self.block:
-            return self._sight_with_memory(model, asked, whole, said)
-        device = _device(model)
+            return last_block(model, tokenizer, self.block, asked=asked, whole=whole, said=said)
+        device = device_of(model)
         given = torch.tensor([whole[:-1]], device=device)
         target = Side(tuple(tokenizer.pieces(whole[1:])), text=asked + said)
 
@@ -450,50 +330,13 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
     def _notes(self, text: str, *, forced: bool) -> tuple[str, ...]:
         """What the viewer must know of a text that is too long to be looked at whole."""
         whole = self.tokenizer.encode([text])[0]
-        read = self._last(whole) if forced else self._end(whole)
-        return (_cut(whole, read),) if len(read) < len(whole) else ()
-
-    def _sight_with_memory(self, model: SaysNext, asked: str, whole: list[int], said: str) -> Sight:
-        """The last block of a longer text: it is seen to look at itself, and at the memory of what was before."""
-        assert isinstance(model, Continues)
-        tokenizer, block = self.tokenizer, self.block
-        given, state = torch.tensor([whole[:-1]], device=_device(model)), None
-        with evaluation(model):
-            for segment in given[:, :-block].split(block, 1):
-                _, state = model.read(segment, state)
-        assert state is not None
-        held = state.tensors()
-
-        def read(tokens: Tensor, *memory: Tensor) -> Tensor:
-            recalled = model.recall(dict(zip(held, memory, strict=True)))
-            return model.output(model.read(tokens, recalled)[0])
-
-        shown = (given[:, -block:], *held.values())
-        kept = min(model.remembers, given.shape[1] - block)
-        memory = tokenizer.pieces(whole[-1 - block - kept : -1 - block])
-        items = (*(f"{MEMORY}{item}" for item in memory), *tokenizer.pieces(whole[-1 - block : -1]))
-        target = Side(tuple(tokenizer.pieces(whole[-block:])), text=said)
-        return Sight(
-            title=asked,
-            source=Side(items, text=asked),
-            logits=lambda _places: read(*shown)[0],
-            given=shown,
-            read=read,
-            sides=lambda _path: ("target", "source"),
-            embedding=None,
-            outcome=lambda _chosen: (target, said),
-            names=lambda _, numbers: tokenizer.pieces(numbers),
-            chosen=whole[-block:],
-            notes=(
-                f"The last {block} tokens are shown, each as it was predicted, from the token before it. Items with "
-                f"{MEMORY} are the memory: states of the tokens before, kept from earlier blocks.",
-            ),
-        )
+        read = self.prompts.whole(whole) if forced else self.prompts.end(whole)
+        return (told_of_cut(whole, read),) if len(read) < len(whole) else ()
 
     def _written(self, model: nn.Module, text: str, decoding: DecodingConfig, tree: Tree) -> tuple[list[int], str]:
         """The prompt, as far as the model looks back on it, and its continuation: as tokens, and the latter as text."""
         special = self.tokenizer.special
-        prompt = self._end(self.tokenizer.encode([text])[0]) or [special.bos]
+        prompt = self.prompts.end(self.tokenizer.encode([text])[0]) or [special.bos]
         if self.reach is not None:
             decoding = shortened(decoding, max(self.reach - len(prompt), 1))
         answer = self.continued(model, [text], decoding=decoding, tree=tree)[0][0]
@@ -506,37 +349,4 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
         if not whole:
             raise RegardError("there is no text to look at; give some")
         whole = whole if len(whole) > 1 else [self.tokenizer.special.bos, *whole]
-        return self._last(whole)
-
-    def _last(self, whole: list[int]) -> list[int]:
-        return whole[-min(self.reach or PROMPT, PROMPT) - 1 :]
-
-
-def _check(setting: Setting[WriteData]) -> None:
-    """Refuse settings that cannot be, before anything is read."""
-    data, model = setting.data, setting.model
-    if data.carry and not model.carries:
-        causal = {kind: models.config_class(kind) for kind in models.kinds("causal")}
-        able = ", ".join(kind for kind, each in causal.items() if each.carries and not each.continues)
-        raise RegardError(
-            f'data.carry={data.carry} is for kinds that carry their state ({able}), and not for "{model.kind}"; '
-            "set it to 0"
-        )
-    if data.carry and model.continues:
-        raise RegardError(
-            f'data.carry={data.carry} is for blocks in any order, and kind = "{model.kind}" reads them one after the '
-            "other, with its memory; set data.carry to 0"
-        )
-    if setting.tokenizer.kind == "wordpiece":
-        raise RegardError('tokenizer.kind = "wordpiece" loses line ends and spaces; to write, try "byte_bpe"')
-    longest, block = model.reads(), data.block or model.block()
-    if longest is not None and block > longest:
-        raise RegardError(f"data.block={block} exceeds the {longest} learned positions; set model.maximum={block}")
-
-
-def _cut(whole: Sequence[int], end: Sequence[int]) -> str:
-    return f"only the last {len(end):,} of {len(whole):,} tokens are read"
-
-
-def _device(model: SaysNext) -> torch.device:
-    return next(model.parameters()).device
+        return self.prompts.whole(whole)

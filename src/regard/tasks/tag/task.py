@@ -9,56 +9,30 @@ A sentence that is too long for the model is read in several parts; a word that 
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Literal, Self, TypedDict, TypeGuard, final
+from typing import Literal, Self, TypeGuard
 
-from pydantic import Field, PositiveInt
+import numpy
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.checking import Settings
 from regard.data.files import read_lines, read_object
 from regard.data.packing import without_packing
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import IGNORED, Row
 from regard.data.splits import Splits
 from regard.errors import RegardError
-from regard.tasks.base import FINE_TUNING, Codec, Looking, Objective, RunOptions, Score, Setting, Sight, Surface
-from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, label_numbers
-from regard.tasks.schemes import OUTSIDE, begun, entities, entity_scores, have_prefixes, word_scores
-from regard.tasks.surfaces import text_of
+from regard.tasks.base import FINE_TUNING, Codec, Judgement, Looking, Objective, RunOptions, Score, Setting, Sight
+from regard.tasks.rows import Choices, Rows, RowsTask, label_numbers
+from regard.tasks.schemes import OUTSIDE, begun, entity_scores, have_prefixes, word_scores
+from regard.tasks.significance import bootstrap
+from regard.tasks.tag.reading import Answers, Asked, Entities, TagColumns, TaggedData, TagReading, text_asked
 from regard.tasks.together import together
 
 BETWEEN = "-DOCSTART-"  # stands between documents
-WORD = {"text": re.compile(r"\w+|[^\w\s]"), "spaces": re.compile(r"\S+")}
-Part = tuple[Row, list[tuple[int, int]]]  # tokens, and which word (by number) begins at which of them
-Asked = str | tuple[str, ...]  # a text, or its words
-
-
-class TagColumns(Settings):
-    """Where word and tag stand on a line: numbers counted from 1, the first and the last unless given.
-
-    In JSONL, the keys of the list of words and of the list of tags: "words" and "tags" unless given.
-    """
-
-    word: PositiveInt | str | None = None
-    tag: PositiveInt | str | None = None
-
-
-class TaggedData(RowsData):
-    """[data] of tag."""
-
-    columns: TagColumns = Field(default_factory=TagColumns, description="which columns")
-    words: Literal["text", "spaces"] = Field(
-        "text", description="how a text is cut into words: punctuation apart, or at white space alone"
-    )
-    entities: Literal["words", "whole"] = Field(
-        "words", description="answers are the tagged words, or the entities that these make up"
-    )
 
 
 @dataclass(frozen=True)
@@ -72,50 +46,6 @@ class Tagged:
     @property
     def key(self) -> str:
         return " ".join(self.words)
-
-
-@final
-class Entity(TypedDict):
-    """A word with its tag, the number of the word from 1, and its place in the characters of the text."""
-
-    entity: str
-    score: float
-    index: int
-    word: str
-    start: int
-    end: int
-
-
-@final
-class Whole(TypedDict):
-    """An entity with its type, the mean probability of its tags, its text, and its place in the characters."""
-
-    entity_group: str
-    score: float
-    word: str
-    start: int
-    end: int
-
-
-Answers = list[Entity] | list[Whole]
-
-
-class Entities(Surface[Asked, Answers]):
-    """The input is a text or a list of words; the output is every word whose tag is not O, or every entity."""
-
-    answers = "tags"
-    pipeline = "token-classification"
-
-    def parse(self, line: str) -> Asked:
-        return line
-
-    def from_json(self, body: object) -> Asked:
-        if isinstance(body, list | tuple) and all(isinstance(word, str) for word in body):
-            return tuple(body)
-        return text_of(body)
-
-    def lines(self, answer: Answers, options: RunOptions) -> list[str]:
-        return [" ".join(f"{each['word']}/{_named(each)}" for each in answer)]
 
 
 class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
@@ -136,7 +66,7 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
         whole: bool = False,
     ) -> None:
         self.rows, self.labels, self.smoothing = rows, tuple(labels), smoothing
-        self.words, self.whole = words, whole
+        self.reading = TagReading(rows, self.labels, words=words, whole=whole)
 
     @classmethod
     def from_setting(cls, setting: Setting[TaggedData], codec: Codec) -> Self:
@@ -160,7 +90,7 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
     def labels_of(cls, examples: Sequence[Tagged]) -> tuple[str, ...]:
         found = sorted({tag for example in examples for tag in example.tags})
         if len(found) < 2:
-            raise RegardError(f"data.train has the tag {found[0]!r} alone; a tagger needs two or more")
+            raise RegardError(f"data.train has only the tag {found[0]!r}; a tagger needs two or more")
         return tuple(found)
 
     @classmethod
@@ -171,7 +101,7 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
         found = []
         for example in examples:
             numbers = label_numbers(self.labels, example.tags, example.place)
-            for row, begins in self._parts(example.words):
+            for row, begins in self.reading.parts(example.words):
                 wanted = [IGNORED] * len(row.ids)
                 for word, place in begins:
                     wanted[place] = numbers[word]
@@ -189,32 +119,17 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
         return Objective("f1" if have_prefixes(self.labels) else "accuracy", higher=True)
 
     def answer(self, model: nn.Module, asked: Sequence[Asked], options: RunOptions) -> list[Answers]:
-        """The tagged words or the entities of each input. A text is cut into words; words that are given are not cut
-        again, and their offsets are those in a text with a space between words."""
-        cut = [self._words(each) for each in asked]
-        tagged = self.tag(model, [[word for word, _ in words] for words in cut])
-        if not self.whole:
-            return [_tagged_words(words, tags) for words, tags in zip(cut, tagged, strict=True)]
-        every = zip(map(_text, asked), cut, tagged, strict=True)
-        return [_whole_entities(text, words, tags) for text, words, tags in every]
+        return self.reading.answers(asked, lambda rows: self.rows.outputs(model, rows))
 
     def tag(self, model: nn.Module, sentences: Sequence[Sequence[str]]) -> list[list[tuple[str, float]]]:
-        """The tag of every word and its probability. A word without tokens has the tag O."""
-        found = [[(OUTSIDE, 1.0)] * len(words) for words in sentences]
-        parts = [(number, *part) for number, words in enumerate(sentences) for part in self._parts(words)]
-        for batch, logits in self.rows.passes(model, [row for _, row, _ in parts]):
-            scores, tags = (each.tolist() for each in logits.softmax(-1).max(-1))
-            for line, row in enumerate(batch.rows):
-                sentence, _, begins = parts[row]
-                for word, place in begins:
-                    found[sentence][word] = (self.labels[tags[line][place]], scores[line][place])
-        return found
+        """The tag of every word and its probability."""
+        return self.reading.tags(sentences, lambda rows: self.rows.outputs(model, rows))
 
     def sight(self, model: nn.Module, asked: Asked, look: Looking) -> Sight:
         """What the model reads of a sentence, and the tag it chooses for each word. Of a sentence in several parts, the
         first is shown."""
-        words = [word for word, _ in self._words(asked)]
-        parts = list(self._parts(words)) or [(self.rows.framing.frame([]), [])]
+        words = [word for word, _ in self.reading.words_of(asked)]
+        parts = list(self.reading.parts(words)) or [(self.rows.framing.frame([]), [])]
         row, begins = parts[0]
         notes: tuple[str, ...] = ()
         if len(parts) > 1:
@@ -233,11 +148,25 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
         return self.rows.sight(
             model,
             row,
-            _text(asked),
+            text_asked(asked),
             lambda batch: model(batch.tokens, batch.lengths, batch.segments)[:, places],
             choices=Choices(names, said=said, places=places).forced(look.reference) if names else None,
             notes=notes,
         )
+
+    def inputs(self, examples: object) -> list[Asked]:
+        return [each.words for each in _tagged(examples)]
+
+    def judged(self, examples: object, first: Sequence[Answers], second: Sequence[Answers]) -> Judgement:
+        """F1 of entities, 2 hits / (said + right), or the percentage of right tags."""
+        sentences = _tagged(examples)
+        prefixes = have_prefixes(self.labels)
+
+        def counts(side: Sequence[Answers]) -> NDArray[numpy.float64]:
+            every = zip(side, sentences, strict=True)
+            return numpy.array([self.reading.counted(answer, each.words, each.tags) for answer, each in every], float)
+
+        return Judgement("f1" if prefixes else "accuracy", True, **bootstrap(counts(first), counts(second)))
 
     def scores(self, model: nn.Module, examples: Sequence[Tagged]) -> dict[str, Score]:
         for example in examples:
@@ -249,55 +178,10 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
         right = [example.tags for example in examples]
         return entity_scores(said, right) if have_prefixes(self.labels) else word_scores(said, right)
 
-    def _words(self, asked: Asked) -> list[tuple[str, int]]:
-        """The words of an input, and where each begins in the text."""
-        if isinstance(asked, str):
-            return [(found[0], found.start()) for found in WORD[self.words].finditer(asked)]
-        begins = accumulate((len(word) + 1 for word in asked), initial=0)
-        return list(zip(asked, begins, strict=False))
 
-    def _parts(self, words: Sequence[str]) -> Iterator[Part]:
-        """The sentence in as many parts as it needs, each of whole words."""
-        room = self.rows.framing.maximum - self.rows.framing.room_taken(pair=False)
-        ids: list[int] = []
-        begins: list[tuple[int, int]] = []
-        for number, tokens in enumerate(self.rows.tokenizer.encode_words(words)):
-            tokens = tokens[:room]
-            if len(ids) + len(tokens) > room:
-                yield self.rows.framing.frame(ids), begins
-                ids, begins = [], []
-            if tokens:
-                begins.append((number, self.rows.framing.first_place + len(ids)))
-                ids += tokens
-        if ids:
-            yield self.rows.framing.frame(ids), begins
-
-
-def _tagged_words(words: Sequence[tuple[str, int]], tags: Sequence[tuple[str, float]]) -> list[Entity]:
-    return [
-        {"entity": tag, "score": score, "index": number, "word": word, "start": at, "end": at + len(word)}
-        for number, ((word, at), (tag, score)) in enumerate(zip(words, tags, strict=True), start=1)
-        if tag != OUTSIDE
-    ]
-
-
-def _whole_entities(text: str, words: Sequence[tuple[str, int]], tags: Sequence[tuple[str, float]]) -> list[Whole]:
-    """The entities in the form of transformers' pipeline with aggregation_strategy="simple"."""
-    found: list[Whole] = []
-    for kind, first, after in sorted(entities([tag for tag, _ in tags]), key=lambda entity: entity[1]):
-        start, (last, at) = words[first][1], words[after - 1]
-        score = sum(score for _, score in tags[first:after]) / (after - first)
-        end = at + len(last)
-        found.append({"entity_group": kind, "score": score, "word": text[start:end], "start": start, "end": end})
-    return found
-
-
-def _named(each: Entity | Whole) -> str:
-    return each["entity_group"] if "entity_group" in each else each["entity"]
-
-
-def _text(asked: Asked) -> str:
-    return asked if isinstance(asked, str) else " ".join(asked)
+def _tagged(examples: object) -> list[Tagged]:
+    assert isinstance(examples, list)
+    return examples
 
 
 def _read_conll(name: str, columns: TagColumns) -> Iterator[Tagged]:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import re
 import string
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self, TypedDict
+from typing import Self
 
 import torch
-from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -27,23 +25,13 @@ from regard.data.packing import without_packing
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import Row
 from regard.errors import RegardError
-from regard.tasks.base import Codec, Looking, RunOptions, Score, Setting, Sight, Surface
-from regard.tasks.rows import Choices, Rows, RowsData, RowsTask
-from regard.tasks.surfaces import Texts, one_or_two, texts_of
+from regard.tasks.answer.reading import AnswerData, Part, Span, SpanReading, Spans
+from regard.tasks.base import Codec, Looking, RunOptions, Score, Setting, Sight
+from regard.tasks.rows import Choices, Rows, RowsTask
+from regard.tasks.surfaces import Texts
 from regard.tasks.together import together
 
 ENDS = ("start", "end")  # the two outputs of the head for each token
-
-
-class AnswerData(RowsData):
-    """[data] of answer."""
-
-    max_length: PositiveInt = Field(384, description="longest input in tokens: the question and a part of the passage")
-    stride: PositiveInt = Field(
-        128, description="most tokens from the beginning of one part of a passage to that of the next"
-    )
-    max_answer: PositiveInt = Field(30, description="longest answer in tokens")
-    impossible: bool = Field(False, description="whether a passage may have no answer, which then is empty")
 
 
 @dataclass(frozen=True)
@@ -60,50 +48,6 @@ class Question:
         return self.passage  # questions about one passage stay together
 
 
-class Span(TypedDict):
-    """An answer, its place in the characters of the passage, and its probability."""
-
-    score: float
-    start: int
-    end: int
-    answer: str
-
-
-class Spans(Surface[Texts, Span]):
-    """The input is a question and a passage, the output is the answer, a span of the passage."""
-
-    answers = "a part of a passage"
-    pipeline = "question-answering"
-    example = "$'a question\\ta passage'"
-    two_texts = True
-
-    def parse(self, line: str) -> Texts:
-        return self._both(one_or_two(line))
-
-    def from_json(self, body: object) -> Texts:
-        return self._both(texts_of(body, keys=("question", "context")))
-
-    def lines(self, answer: Span, options: RunOptions) -> list[str]:
-        return [f"{answer['answer']}\t{answer['score']:.4f}"]
-
-    def _both(self, texts: Texts) -> Texts:
-        if texts.second is None:
-            raise RegardError("give a question and a passage, with a tab between them on a line")
-        return texts
-
-
-@dataclass(frozen=True)
-class Part:
-    """A question with a part of its passage: where that begins in the row, the place that is chosen if there is no
-    answer (BOS), how many tokens of the question are read, and the characters of each token of the passage."""
-
-    row: Row
-    first: int
-    nowhere: int
-    read: int
-    offsets: Sequence[tuple[int, int]]
-
-
 class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
     """The task."""
 
@@ -114,7 +58,7 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
     labels = ENDS
 
     def __init__(self, rows: Rows, *, stride: int = 128, max_answer: int = 30, impossible: bool = False) -> None:
-        self.rows, self.stride, self.max_answer, self.impossible = rows, stride, max_answer, impossible
+        self.rows, self.reading = rows, SpanReading(rows, stride, max_answer, impossible)
 
     @classmethod
     def from_setting(cls, setting: Setting[AnswerData], codec: Codec) -> Self:
@@ -150,7 +94,7 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
     def encode(self, examples: Sequence[Question]) -> list[Row]:
         found = []
         for example in examples:
-            for part in self._parts(example.question, example.passage):
+            for part in self.reading.parts(example.question, example.passage):
                 ends = _ends(part, *example.answers[0]) if example.answers else (part.nowhere, part.nowhere)
                 found.append(Row(part.row.ids, part.row.segments, ends))
         return found
@@ -164,37 +108,13 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
 
     def answer(self, model: nn.Module, asked: Sequence[Texts], options: RunOptions) -> list[Span]:
         """The most probable answer to each question."""
-        return [span for span, _, _ in self._found(model, asked)]
-
-    def _found(self, model: nn.Module, asked: Sequence[Texts]) -> list[tuple[Span, Part, tuple[int, int]]]:
-        """The answer to each question, the part of its passage with the best span, and the ends of that span."""
-        parts = [
-            (number, part) for number, each in enumerate(asked) for part in self._parts(each.first, each.second or "")
-        ]
-        spans: list[Span] = [{"score": 0.0, "start": 0, "end": 0, "answer": ""} for _ in asked]
-        where: list[tuple[float, int, tuple[int, int]]] = [(-1.0, -1, (0, 0)) for _ in asked]
-        nothing = [1.0] * len(asked)
-        for batch, logits in self.rows.passes(model, [part.row for _, part in parts]):
-            for line, row in enumerate(batch.rows):
-                number, part = parts[row]
-                score, none, begin, end = self._best(logits[line], part)
-                nothing[number] = min(nothing[number], none)
-                if score > where[number][0]:
-                    where[number] = (score, row, (begin, end))
-                if part.offsets and score > spans[number]["score"]:
-                    text = asked[number].second or ""
-                    begin, end = _stripped(text, part.offsets[begin][0], part.offsets[end][1])
-                    spans[number] = {"score": score, "start": begin, "end": end, "answer": text[begin:end]}
-        if self.impossible:
-            for number, none in enumerate(nothing):
-                if none > spans[number]["score"]:
-                    spans[number] = {"score": none, "start": 0, "end": 0, "answer": ""}
-        return [(span, parts[row][1], ends) for span, (_, row, ends) in zip(spans, where, strict=True)]
+        return self.reading.answers(asked, lambda rows: self.rows.outputs(model, rows))
 
     def sight(self, model: nn.Module, asked: Texts, look: Looking) -> Sight:
         """What the model reads of a question and its passage, and the tokens it chooses as ends: both are BOS if there
         is no answer. Of a passage in several parts, the part with the best span is shown."""
-        ((answer, part, (begin, end)),) = self._found(model, [asked])
+        (found,) = self.reading.found([asked], lambda rows: self.rows.outputs(model, rows))
+        answer, part, (begin, end) = found.span, found.part, found.ends
         places = [part.nowhere, *range(part.first, part.first + len(part.offsets))]
         chosen = [begin + 1, end + 1] if answer["answer"] else [0, 0]
         pieces = self.rows.tokenizer.pieces([part.row.ids[place] for place in places])
@@ -234,39 +154,6 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
         how = f"percent over {len(right)} questions, articles and punctuation left out"
         return {"f1": Score(f1, how), "exact": Score(exact, how)}
 
-    def _parts(self, question: str, passage: str) -> Iterator[Part]:
-        """A question with all of its passage, part by part. A question that takes more than half of the room is cut.
-
-        Parts of `size` tokens begin every min(stride, size − max_answer) tokens, so that two of them overlap by
-        `max_answer` tokens or more; where that leaves nothing, they begin at every token.
-        """
-        framing = self.rows.framing
-        asked, read = self.rows.tokenizer.encode([question, passage])
-        offsets = self.rows.tokenizer.offsets(passage)
-        room = framing.maximum - framing.room_taken(pair=True)
-        if len(asked) > room // 2:
-            warnings.warn(f"a question has more than {room // 2} tokens, and only its beginning is read", stacklevel=2)
-        asked = asked[: room // 2]
-        size = room - len(asked)
-        for begin in range(0, max(len(read), 1), min(self.stride, max(size - self.max_answer, 1))):
-            row, first = framing.ask(asked, read[begin : begin + size])
-            yield Part(row, first, framing.place_of_bos(row), len(asked), offsets[begin : begin + size])
-            if begin + size >= len(read):
-                return
-
-    def _best(self, logits: Tensor, part: Part) -> tuple[float, float, int, int]:
-        """The score of the best span in a part, the score of no answer, and both ends of the span, by token."""
-        first, size = part.first, len(part.offsets)
-        places = [part.nowhere, *range(first, first + size)]
-        kept = logits[places].softmax(0)  # (1 + S, 2)
-        start, end = kept[1:].unbind(-1)
-        none = float(kept[0].prod())
-        if not size:
-            return 0.0, none, 0, 0
-        spans = (start.unsqueeze(1) * end.unsqueeze(0)).triu().tril(self.max_answer - 1)
-        place = int(spans.argmax())
-        return float(spans.max()), none, place // size, place % size
-
 
 def exact_match(said: str, right: str) -> float:
     return float(plain(said) == plain(right))
@@ -293,15 +180,6 @@ def _ends(part: Part, text: str, at: int) -> tuple[int, int]:
     if not inside or part.offsets[inside[0]][0] > at or part.offsets[inside[-1]][1] < at + len(text):
         return part.nowhere, part.nowhere
     return part.first + inside[0], part.first + inside[-1]
-
-
-def _stripped(text: str, begin: int, end: int) -> tuple[int, int]:
-    """Beginning and end of a span without the white space at its ends."""
-    while begin < end and text[begin].isspace():
-        begin += 1
-    while end > begin and text[end - 1].isspace():
-        end -= 1
-    return begin, end
 
 
 def _from_articles(name: str) -> Iterator[Question]:

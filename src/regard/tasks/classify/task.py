@@ -5,46 +5,24 @@ loss    −log P(label | text)        scores   accuracy and F1
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from pydantic import Field, PositiveInt
+import numpy
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.checking import Settings
-from regard.data.files import Column, is_numbered, read_rows
+from regard.data.files import is_numbered, read_rows
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import Row
 from regard.errors import RegardError
-from regard.tasks.base import FINE_TUNING, Codec, Looking, RunOptions, Score, Setting, Sight
-from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, label_numbers, pooled_places
-from regard.tasks.surfaces import Label, LabelsOut, Texts, one_or_two, ranked, texts_of
+from regard.tasks.base import FINE_TUNING, Codec, Judgement, Looking, RunOptions, Score, Setting, Sight
+from regard.tasks.classify.reading import LabelledData, LabelReading, Labels, trained_on_pairs
+from regard.tasks.rows import Choices, Rows, RowsTask, label_numbers, pooled_places
+from regard.tasks.significance import bootstrap
+from regard.tasks.surfaces import Label, Texts
 from regard.tasks.together import together
-
-
-class TextColumns(Settings):
-    """Where an example stands in a row: names, or numbers counted from 1.
-
-    In TSV and CSV a name means that the first line is a header. Not given: the first two columns of a TSV, "text" and
-    "label" elsewhere. With `pair`, examples are pairs of texts.
-    """
-
-    text: PositiveInt | str | None = None
-    pair: PositiveInt | str | None = None
-    label: PositiveInt | str | None = None
-
-    def pick(self, *, numbered: bool) -> list[Column]:
-        text, label = (1, 2) if numbered else ("text", "label")
-        return [self.text or text, self.label or label, *([self.pair] if self.pair else [])]
-
-
-class LabelledData(RowsData):
-    """[data] of classify."""
-
-    columns: TextColumns = Field(default_factory=TextColumns, description="which columns")
 
 
 @dataclass(frozen=True)
@@ -65,19 +43,6 @@ class Labelled:
         return Texts(self.text, self.pair)
 
 
-class Labels(LabelsOut[Texts]):
-    """The input is a text or a pair; the output is every label with its probability, the most probable first."""
-
-    pipeline = "text-classification"
-    two_texts = True
-
-    def parse(self, line: str) -> Texts:
-        return one_or_two(line)
-
-    def from_json(self, body: object) -> Texts:
-        return texts_of(body, keys=("text", "text_pair"))
-
-
 class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
     """The task. `pairs` says whether the model was trained on pairs of texts; None means that this is not known."""
 
@@ -89,14 +54,14 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
     best = "accuracy"
 
     def __init__(self, rows: Rows, labels: Sequence[str], *, smoothing: float = 0.0, pairs: bool | None = None) -> None:
-        self.rows, self.labels, self.smoothing, self.pairs = rows, tuple(labels), smoothing, pairs
+        self.rows, self.labels, self.smoothing = rows, tuple(labels), smoothing
+        self.reading = LabelReading(rows, self.labels, pairs)
 
     @classmethod
     def from_setting(cls, setting: Setting[LabelledData], codec: Codec) -> Self:
         data = setting.data
         rows = Rows.of(setting.model, codec, max_length=data.max_length)
-        pairs = data.columns.pair is not None if data.train or data.mix else None
-        return cls(rows, codec.labels, smoothing=setting.label_smoothing, pairs=pairs)
+        return cls(rows, codec.labels, smoothing=setting.label_smoothing, pairs=trained_on_pairs(data))
 
     @classmethod
     def examples(cls, name: str, data: LabelledData) -> Iterator[Labelled]:
@@ -118,7 +83,7 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
     def labels_of(cls, examples: Sequence[Labelled]) -> tuple[str, ...]:
         found = sorted({example.label for example in examples})
         if len(found) < 2:
-            raise RegardError(f"data.train has the label {found[0]!r} alone; a classifier needs two or more")
+            raise RegardError(f"data.train has only the label {found[0]!r}; a classifier needs two or more")
         return tuple(found)
 
     @classmethod
@@ -137,26 +102,11 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
         return F.cross_entropy(logits, batch.wanted[:, 0], label_smoothing=smoothing, reduction="sum")
 
     def answer(self, model: nn.Module, asked: Sequence[Texts], options: RunOptions) -> list[list[Label]]:
-        framed = self._framed(asked)
-        answers: list[list[Label]] = [[] for _ in asked]
-        for batch, logits in self.rows.passes(model, framed):
-            for row, shares in zip(batch.rows, logits.softmax(-1).tolist(), strict=True):
-                answers[row] = ranked(self.labels, shares)
-        return answers
-
-    def _framed(self, asked: Sequence[Texts]) -> list[Row]:
-        """The inputs as rows. A warning tells of pairs if the model was trained on single texts, and vice versa."""
-        other = sum((each.second is not None) != self.pairs for each in asked)
-        if self.pairs is not None and other:
-            learned, given = ("pairs of texts", "one text") if self.pairs else ("single texts", "a pair of texts")
-            warnings.warn(
-                f"this model was trained on {learned}, and {other:,} of {len(asked):,} inputs are {given}", stacklevel=2
-            )
-        return self.rows.frame([each.first for each in asked], [each.second for each in asked])
+        return self.reading.answers(asked, lambda rows: self.rows.outputs(model, rows))
 
     def sight(self, model: nn.Module, asked: Texts, look: Looking) -> Sight:
         """What the model reads of a text or a pair, and which label it chooses."""
-        (row,) = self._framed([asked])
+        (row,) = self.reading.framed([asked])
         choices = Choices([self.labels], said=lambda chosen: self.labels[chosen[0]], places=pooled_places(model, row))
         return self.rows.sight(
             model,
@@ -165,6 +115,18 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
             lambda batch: model(batch.tokens, batch.lengths, batch.segments).unsqueeze(1),
             choices=choices.forced(look.reference),
         )
+
+    def inputs(self, examples: object) -> list[Texts]:
+        return [each.asked for each in _labelled(examples)]
+
+    def judged(self, examples: object, first: Sequence[list[Label]], second: Sequence[list[Label]]) -> Judgement:
+        """The percentage of right labels."""
+        right = [each.label for each in _labelled(examples)]
+        counts = (
+            numpy.array([(answer[0]["label"] == label, 1) for answer, label in zip(side, right, strict=True)], float)
+            for side in (first, second)
+        )
+        return Judgement("accuracy", True, **bootstrap(*counts))
 
     def scores(self, model: nn.Module, examples: Sequence[Labelled]) -> dict[str, Score]:
         for example in examples:
@@ -184,6 +146,11 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
             "accuracy": Score(100 * share, f"percent of {len(right)} texts"),
             "f1": Score(100 * f1, f"{how}, in percent"),
         }
+
+
+def _labelled(examples: object) -> list[Labelled]:
+    assert isinstance(examples, list)
+    return examples
 
 
 def f1_of(label: str, said: Sequence[str], right: Sequence[str]) -> float:

@@ -18,49 +18,24 @@ from typing import Self
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard import models
-from regard.checking import Settings
-from regard.data.files import Column, has_column, is_numbered, read_rows
+from regard.data.files import has_column, is_numbered, read_rows
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import Row
 from regard.data.splits import Splits
 from regard.errors import RegardError
 from regard.models.facts import ModelConfig, Pooling
 from regard.models.heads import body_of
-from regard.tasks.base import Codec, Looking, Objective, RunOptions, Score, Setting, Sight, Surface
-from regard.tasks.rows import Rows, RowsData, RowsTask, body_config, equal_rows, halves
-from regard.tasks.surfaces import text_of
+from regard.tasks.base import Codec, Looking, Objective, RunOptions, Score, Setting, Sight
+from regard.tasks.embed.reading import SimilarData, Vector
+from regard.tasks.rows import Rows, RowsTask, body_config, equal_rows, halves
 from regard.tasks.together import together
 
 SCALE = 20.0
 TOGETHER = 1024  # texts that are compared with all others at once
-
-
-class SimilarColumns(Settings):
-    """Where a pair stands in a row: names, or numbers counted from 1.
-
-    In TSV and CSV a name means that the first line is a header. Not given: the first two columns of a TSV, "text" and
-    "pair" elsewhere. `score` is read from those files that have it.
-    """
-
-    text: PositiveInt | str | None = None
-    pair: PositiveInt | str | None = None
-    score: PositiveInt | str | None = None
-
-    def pick(self, *, numbered: bool) -> list[Column]:
-        text, pair = (1, 2) if numbered else ("text", "pair")
-        return [self.text or text, self.pair or pair]
-
-
-class SimilarData(RowsData):
-    """[data] of embed."""
-
-    same: float | None = Field(None, description="pairs with this score or a higher one mean the same")
-    columns: SimilarColumns = Field(default_factory=SimilarColumns, description="which columns")
 
 
 @dataclass(frozen=True)
@@ -75,22 +50,6 @@ class Similar:
     @property
     def key(self) -> str:
         return self.text
-
-
-class Vector(Surface[str, list[float]]):
-    """The input is a text, the output is its vector."""
-
-    answers = "vectors"
-    pipeline = "feature-extraction"
-
-    def parse(self, line: str) -> str:
-        return line
-
-    def from_json(self, body: object) -> str:
-        return text_of(body)
-
-    def lines(self, answer: list[float], options: RunOptions) -> list[str]:
-        return [" ".join(f"{number:.6g}" for number in answer)]
 
 
 class Embed(RowsTask[SimilarData, Similar, str, list[float]]):

@@ -16,56 +16,27 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Self, TypedDict
+from typing import Self
 
 import torch
-from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.checking import Settings
-from regard.data.files import Column, is_numbered, read_rows
+from regard.data.files import is_numbered, read_rows
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import Row
 from regard.data.splits import Splits
 from regard.errors import RegardError
-from regard.tasks.base import Codec, Looking, Objective, RunOptions, Score, Setting, Sight, Surface
-from regard.tasks.rows import Choices, Rows, RowsData, RowsTask, equal_rows, halves, pooled_places
+from regard.tasks.base import Codec, Looking, Objective, RunOptions, Score, Setting, Sight
+from regard.tasks.rank.reading import RELEVANCE, Query, RankData, Ranked, Ranking, RankReading
+from regard.tasks.rows import Choices, Rows, RowsTask, equal_rows, halves, pooled_places
 from regard.tasks.together import together
 
 SCALE = 20.0
 TOP = 10  # texts that nDCG counts
-RELEVANCE = "relevance"
 CHOICES = ("not relevant", "relevant")
-
-
-class RankColumns(Settings):
-    """Where an example stands in a row: names, or numbers counted from 1.
-
-    In TSV and CSV a name means that the first line is a header. Not given: the first three columns of a TSV, "query",
-    "text" and "label" elsewhere.
-    """
-
-    query: PositiveInt | str | None = None
-    text: PositiveInt | str | None = None
-    label: PositiveInt | str | None = None
-
-    def pick(self, *, numbered: bool) -> list[Column]:
-        query, text, label = (1, 2, 3) if numbered else ("query", "text", "label")
-        return [self.query or query, self.text or text, self.label or label]
-
-
-class RankData(RowsData):
-    """[data] of rank."""
-
-    read: Literal["together", "apart"] = Field(
-        "together", description="query and text are read as a pair, or apart and their vectors compared"
-    )
-    relevant: float = Field(1.0, description="a text with this label or a higher one is relevant")
-    vector: PositiveInt = Field(128, description="width of the vectors that are compared, if read apart")
-    columns: RankColumns = Field(default_factory=RankColumns, description="which columns")
 
 
 @dataclass(frozen=True)
@@ -82,53 +53,6 @@ class Candidate:
         return self.query  # all texts of a query stay together
 
 
-class Query(NamedTuple):
-    """A query and the texts to be ordered."""
-
-    query: str
-    texts: tuple[str, ...]
-
-
-class Ranked(TypedDict):
-    """A text, its score, and its number among the texts that were given, from 0."""
-
-    text: str
-    score: float
-    index: int
-
-
-class Ranking(Surface[Query, list[Ranked]]):
-    """The input is a query and texts, the output is the texts with their scores, best first."""
-
-    answers = "texts in order"
-    pipeline = "text-ranking"
-    example = "$'a query\\tone text\\tanother text'"
-    two_texts = True
-    between = ""
-
-    def parse(self, line: str) -> Query:
-        query, *texts = line.split("\t")
-        return self._checked(query, texts)
-
-    def from_json(self, body: object) -> Query:
-        if isinstance(body, Mapping):
-            return self._checked(body.get("query"), body.get("texts"))
-        if isinstance(body, list | tuple) and len(body) == 2:
-            return self._checked(*body)
-        raise RegardError('give {"query": "…", "texts": ["…", "…"]}, or a query and a list of texts')
-
-    def lines(self, answer: list[Ranked], options: RunOptions) -> list[str]:
-        return ["\n".join(f"{each['text']}\t{each['score']:.4f}" for each in answer)]
-
-    def _checked(self, query: object, texts: object) -> Query:
-        listed = [texts] if isinstance(texts, str) else texts
-        if not isinstance(query, str) or not isinstance(listed, list | tuple) or not listed:
-            raise RegardError("give a query and one or more texts, with tabs between them on a line")
-        if not all(isinstance(text, str) for text in listed):
-            raise RegardError("the texts of a query must be a list of texts")
-        return Query(query, tuple(listed))
-
-
 class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
     """The task. If query and text are read together, the head has one output; otherwise it has D outputs, a vector."""
 
@@ -140,10 +64,11 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
 
     def __init__(self, rows: Rows, labels: Sequence[str] = (RELEVANCE,), *, relevant: float = 1.0) -> None:
         self.rows, self.labels, self.relevant = rows, tuple(labels), relevant
+        self.reading = RankReading(rows, apart=self.labels != (RELEVANCE,))
 
     @property
     def apart(self) -> bool:
-        return self.labels != (RELEVANCE,)
+        return self.reading.apart
 
     @classmethod
     def from_setting(cls, setting: Setting[RankData], codec: Codec) -> Self:
@@ -220,32 +145,11 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         return F.normalize(model(tokens, lengths), dim=-1)
 
     def answer(self, model: nn.Module, asked: Sequence[Query], options: RunOptions) -> list[list[Ranked]]:
-        scores = iter(self.judged(model, [(each.query, text) for each in asked for text in each.texts]))
-        found = []
-        for each in asked:
-            ranked: list[Ranked] = [
-                {"text": text, "score": next(scores), "index": number} for number, text in enumerate(each.texts)
-            ]
-            found.append(sorted(ranked, key=lambda one: -one["score"]))
-        return found
+        return self.reading.answers(asked, lambda rows: self.rows.outputs(model, rows))
 
     def judged(self, model: nn.Module, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """s(q, t) of each pair."""
-        if self.apart:
-            texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-            place = {text: number for number, text in enumerate(texts)}
-            vectors = F.normalize(self._passed(model, self.rows.frame(texts, [None] * len(texts))), dim=-1)
-            both = (vectors[[place[pair[side]] for pair in pairs]] for side in (0, 1))
-            return torch.linalg.vecdot(*both).tolist()
-        framed = self.rows.frame([query for query, _ in pairs], [text for _, text in pairs])
-        return self._passed(model, framed).sigmoid().flatten().tolist()
-
-    def _passed(self, model: nn.Module, rows: Sequence[Row]) -> Tensor:
-        """The output of the head for each row, in order: (N, 1) or (N, D)"""
-        found = torch.zeros(len(rows), len(self.labels))
-        for batch, outputs in self.rows.passes(model, rows):
-            found[list(batch.rows)] = outputs.float().cpu()
-        return found
+        return self.reading.judged(pairs, lambda rows: self.rows.outputs(model, rows))
 
     def sight(self, model: nn.Module, asked: Query, look: Looking) -> Sight:
         """The query with the text of the highest score. If texts are read apart, the sight is of that text alone."""
