@@ -19,10 +19,13 @@ from toy_run import Following, Predictor, toy, validate
 import regard.training
 from faulty_disk import Death, Killed, failing
 from regard import durable
+from regard.directory import WEIGHTS
 from regard.errors import RegardError
 from regard.training import randomness, watchers
-from regard.training.checkpoint import STATE, TRAINING, WEIGHTS, Checkpoints, load_weights, to_bytes, weights_of
+from regard.training.checkpoint import Checkpoints
 from regard.training.loop import fit
+from regard.training.stored import STATE, TRAINING
+from regard.training.weights import load_weights, to_bytes, weights_of
 
 
 @pytest.mark.usefixtures("unsynced")

@@ -17,8 +17,11 @@ from toy_checkpoints import dies_at, everything, train
 from toy_run import toy
 
 from faulty_disk import Killed
+from regard.directory import WEIGHTS
 from regard.errors import RegardError
-from regard.training.checkpoint import STATE, TRAINING, WEIGHTS, Checkpoints, to_bytes
+from regard.training.checkpoint import Checkpoints
+from regard.training.stored import STATE, TRAINING
+from regard.training.weights import to_bytes
 
 
 def truncate(path):

@@ -13,9 +13,9 @@ from regard.errors import RegardError
 from regard.layers.low_rank import add_low_rank, merged
 from regard.models.heads import Headed
 from regard.training import optimiser
-from regard.training.checkpoint import weights_of
 from regard.training.config import TrainingConfig
 from regard.training.depth import freeze, rates
+from regard.training.weights import weights_of
 
 HEAD: dict[str, Any] = {"classes": 2, "pooling": "mean", "dropout": 0.0}
 

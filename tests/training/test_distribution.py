@@ -15,11 +15,11 @@ from toy_run import SYMBOLS, Batch, Predictor, config
 
 from regard.data.streams import Part, Share, Stream
 from regard.training import optimiser
-from regard.training.checkpoint import weights_of
 from regard.training.distribution import Crew
 from regard.training.learner import Learner
 from regard.training.loop import fit
 from regard.training.run import Run
+from regard.training.weights import weights_of
 
 WORLD = 2
 ROWS, SIZES = 37, (11, 3, 2, 5, 16)  # an odd number of batches: one of them is halved

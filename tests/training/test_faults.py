@@ -23,10 +23,11 @@ from faulty_disk import FullDisk, failing
 from regard import durable
 from regard.errors import RegardError
 from regard.training import watchers
-from regard.training.checkpoint import Checkpoints, to_bytes, weights_of
+from regard.training.checkpoint import Checkpoints
 from regard.training.distribution import Crew
 from regard.training.learner import Learner
 from regard.training.loop import fit, gradients
+from regard.training.weights import to_bytes, weights_of
 
 GIGABYTE = 1 << 30
 
@@ -90,7 +91,7 @@ def test_a_step_that_does_not_fit_into_memory_is_made_in_parts():
     """The largest batch has 11 rows and needs 11 GB where 4.5 are left: neither it nor its halves fit."""
     plain, tight = toy(dropout=0, steps=12), toy(dropout=0, steps=12)
     fit(plain, Following(noise=0), schedule=rate)
-    with room_for(9 * GIGABYTE // 2), pytest.warns(UserWarning, match="learned from in [24] parts") as said:
+    with room_for(9 * GIGABYTE // 2), pytest.warns(UserWarning, match="divided into [24] parts") as said:
         fit(tight, Roomy(), schedule=rate)
     assert len(said) == 2
     assert (tight.parts, tight.step, tight.tokens) == (4, plain.step, plain.tokens)
@@ -111,7 +112,7 @@ ERRORS = [
 @pytest.mark.parametrize("error", ERRORS, ids=str)
 def test_every_error_of_an_allocator_is_known(error):
     run = toy(steps=8)
-    with pytest.warns(UserWarning, match="in 2 parts, which takes longer"):
+    with pytest.warns(UserWarning, match="into 2 parts, which takes longer"):
         fit(run, Limited(6, error), schedule=rate)
     assert (run.parts, run.step) == (2, 8)
 
@@ -251,8 +252,8 @@ def test_too_many_in_a_row_end_the_run_with_what_is_needed_to_understand_it(tmp_
         learn(tmp_path / "run", **changes)
     place = tmp_path / "run" / "not-learned-0"
     assert str(caught.value) == (
-        "the loss is nan after step 5, as in 3 steps before in a row, and nothing can be learned from there; try a "
-        "learning_rate below 0.03, or a warmup above 7; step 5 is saved, and the same command goes on after it; "
+        "the loss is nan after step 5, and 3 steps in a row before it were skipped for the same reason; try a "
+        "learning_rate below 0.03, or a warmup above 7; step 5 is saved; run the same command to resume after it; "
         f"{place}.json and not-learned-0.safetensors show the batches"
     )
     (described,) = json.loads(place.with_suffix(".json").read_text())
@@ -308,7 +309,7 @@ def test_a_run_outlives_a_disk_that_is_full_for_a_while(tmp_path, operation):
     assert told.startswith(f"cannot write {tmp_path / 'step-00000010'}: the disk is full, and ")
     needed = int(told.partition("full, and ")[2].partition(" bytes")[0].replace(",", ""))
     assert needed == pytest.approx(size, rel=0.05)
-    assert "the run goes on, and saves again at its next checkpoint" in told
+    assert "the run continues, and saves again at its next checkpoint" in told
     assert checkpoints.steps() == [5, 15]
     assert Checkpoints(tmp_path).resume(toy(validate_every=0, steps=15))
     assert state(run) == state(saving(tmp_path / "other", steps=15)[0])
@@ -398,7 +399,7 @@ def test_a_file_that_vanishes_is_named_and_nothing_is_lost(tmp_path, monkeypatch
         learn(tmp_path / "run", **changes)
     assert str(caught.value) == (
         f"{path} cannot be read any more (No such file or directory); put it back as it was; "
-        "step 8 is saved, and the same command goes on after it"
+        "step 8 is saved; run the same command to resume after it"
     )
     assert Checkpoints(tmp_path / "run" / "checkpoints").steps()[-1] == 8
     hidden.rename(path)

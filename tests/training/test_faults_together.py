@@ -16,10 +16,10 @@ from toy_run import Batch, Predictor, config
 from regard.data.streams import Share
 from regard.errors import RegardError
 from regard.training import faults
-from regard.training.checkpoint import weights_of
 from regard.training.distribution import Crew
 from regard.training.train import train
 from regard.training.watchers import Interrupted
+from regard.training.weights import weights_of
 
 PLACE = (1, 3)  # epoch and position of the batches that one process has trouble with
 
@@ -128,7 +128,7 @@ def test_processes_of_which_one_lacks_memory_start_again_with_more_parts(tmp_pat
     first, second = together(tmp_path, "memory")
     assert first["told"].startswith("RuntimeError")  # the other one left it alone
     assert second["told"].startswith(
-        "75 there is not enough memory for a step; start again: each batch is then learned"
+        "75 there is not enough memory for a step; run the same command to resume with each batch divided"
     )
     assert faults.noted_parts(tmp_path / "run" / "checkpoints") == 2
     assert together(tmp_path, "memory") == [{"told": "done"}] * WORLD

@@ -7,8 +7,8 @@ from torch.nn import functional as F
 from toy_run import Batch, Cycle, Following, Predictor, toy
 
 from regard.errors import RegardError
-from regard.training.checkpoint import weights_of
 from regard.training.loop import fit
+from regard.training.weights import weights_of
 
 
 class Merged(Cycle):

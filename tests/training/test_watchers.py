@@ -13,9 +13,10 @@ from toy_run import Following, toy, validate
 from regard.errors import RegardError
 from regard.tasks.base import Objective, Score
 from regard.training import watchers
-from regard.training.checkpoint import Checkpoints, to_bytes, weights_of
+from regard.training.checkpoint import Checkpoints
 from regard.training.loop import fit
 from regard.training.watchers import Interrupted, Interruption
+from regard.training.weights import to_bytes, weights_of
 
 
 def rate(_):

@@ -4,9 +4,10 @@ from toy_run import Following, toy, validate
 
 from faulty_disk import Killed
 from regard.training import randomness, watchers
-from regard.training.checkpoint import Checkpoints, to_bytes, weights_of
+from regard.training.checkpoint import Checkpoints
 from regard.training.loop import fit
 from regard.training.schedule import inverse_sqrt
+from regard.training.weights import to_bytes, weights_of
 
 
 def rate(step):

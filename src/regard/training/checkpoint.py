@@ -14,80 +14,43 @@ The newest `keep` are whole. Older ones that will be averaged, and the best vali
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import safetensors
-import safetensors.torch
 import torch
-from pydantic import BaseModel, Field, ValidationError
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard import durable
-from regard.directory import Note, sum_of
-from regard.errors import RegardError, listed
+from regard.directory import WEIGHTS
+from regard.errors import RegardError
 from regard.training import averaging, randomness
 from regard.training.distribution import Crew
 from regard.training.run import Run
 from regard.training.sharding import is_divided, like, local
+from regard.training.stored import (
+    STATE,
+    TRAINING,
+    DamagedError,
+    Generators,
+    Read,
+    State,
+    read_state,
+    read_tensors,
+    read_weights,
+    require_same_kind,
+    sha256,
+    state_bytes,
+    step_of,
+)
+from regard.training.weights import Tensors, to_bytes, weights_of
 
-WEIGHTS, TRAINING, STATE = "weights.safetensors", "training.safetensors", "state.json"
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of Adam, for each parameter
 
-Tensors = dict[str, Tensor]
-Shapes = dict[str, tuple[int, ...]]
 Value = TypeVar("Value")
-Count = Annotated[int, Field(ge=0, lt=2**63)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Word = Annotated[int, Field(ge=0, lt=2**32)]
-Point = dict[str, Annotated[int, Field(ge=-(2**63), lt=2**63)] | float]
-
-
-class Generators(BaseModel):
-    """The random state of NumPy and Python as `randomness.capture` gives it: the words of a Mersenne twister."""
-
-    numpy: tuple[
-        Literal["MT19937"],
-        Annotated[list[Word], Field(min_length=624, max_length=624)],
-        Annotated[int, Field(ge=0, le=624)],
-        Literal[0, 1],
-        Finite,
-    ]
-    python: tuple[Literal[3], Annotated[list[Word], Field(min_length=625, max_length=625)], Finite | None]
-
-
-class State(BaseModel):
-    """The numbers of a run in a checkpoint; except for the random state and the checksums, they are fields of `Run`."""
-
-    step: Annotated[int, Field(ge=1, lt=10**8)]
-    epoch: Count
-    position: Count
-    tokens: Count
-    skipped: Count = 0  # checkpoints of version 0.1 have neither this nor the next
-    parts: Annotated[int, Field(ge=1, lt=2**63)] = 1
-    seconds: Annotated[Finite, Field(ge=0)]
-    learning_seconds: Annotated[Finite, Field(ge=0)]
-    learning_rate: Annotated[Finite, Field(ge=0)]
-    loss: Finite
-    recent: float  # a sum, which one bad loss made infinite in version 0.1 until the next point of the curve
-    history: list[Point]
-    validations: list[Point]
-    random: Generators
-    sha256: dict[str, str]
-
 
 RUN = tuple(name for name in State.model_fields if name not in ("random", "sha256"))
-
-
-class Read(NamedTuple):
-    """Tensors from one or several files: the rows that this process needs of each, and the shapes of all rows."""
-
-    tensors: Tensors
-    shapes: Shapes
 
 
 class Saved(NamedTuple):
@@ -108,10 +71,6 @@ class Held(NamedTuple):
     validations: int
 
 
-class DamagedError(Exception):
-    """A checkpoint whose content is not what was written; the message is the reason."""
-
-
 class Checkpoints:
     """The checkpoints of one run. Of several processes only the leading one changes anything on the disk, except where
     the model is divided: then all call `hold` and `save` together, and each writes its own rows.
@@ -127,7 +86,7 @@ class Checkpoints:
         self._held: Held | None = None
 
     def steps(self) -> list[int]:
-        return [_step_of(path) for path in self._named() if path.is_dir()]
+        return [step_of(path) for path in self._named() if path.is_dir()]
 
     def path(self, step: int) -> Path:
         return self.directory / f"step-{step:08d}"
@@ -185,7 +144,7 @@ class Checkpoints:
         path, crew = self.path(step), self.crew if run.shards else Crew()
         part = f"-{crew.rank + 1:05d}-of-{crew.world:05d}" if run.shards else ""
         files = {name.replace(".", f"{part}.", 1): content for name, content in contents.items()}
-        size = sum(map(len, files.values())) + len(_state(numbers, {}))
+        size = sum(map(len, files.values())) + len(state_bytes(numbers, {}))
 
         def begin() -> None:
             if not self.directory.parent.is_dir():
@@ -196,10 +155,10 @@ class Checkpoints:
 
         def add() -> dict[str, str]:
             durable.add_to_directory(path, files, size)
-            return {name: _sha256(content) for name, content in files.items()}
+            return {name: sha256(content) for name, content in files.items()}
 
         def end() -> None:
-            durable.add_to_directory(path, {STATE: _state(numbers, sums)}, size)
+            durable.add_to_directory(path, {STATE: state_bytes(numbers, sums)}, size)
             durable.end_directory(path, size)
 
         crew.each(lambda: begin() if crew.leads else None)
@@ -268,7 +227,7 @@ class Checkpoints:
     def _readable(self, run: Run) -> Iterator[Tensors]:
         for step in self.members(run):
             try:
-                weights = _read_weights(self.path(step), _read_state(self.path(step)), run.whole, {}).tensors
+                weights = read_weights(self.path(step), read_state(self.path(step)), run.whole, {}).tensors
             except (DamagedError, RegardError) as damage:
                 warnings.warn(f"{self.path(step)} is damaged ({damage}); averaging without it", stacklevel=2)
             else:
@@ -302,49 +261,8 @@ def _numbers(run: Run) -> dict[str, Any]:
     }
 
 
-def _state(numbers: dict[str, Any], sums: dict[str, str]) -> bytes:
-    """The content of state.json, with the checksums of the other files."""
-    state = {**numbers, "sha256": sums}
-    return json.dumps({"sha256": _sha256(_canonical(state)), "state": state}).encode()
-
-
 def _pass_over(checkpoint: Path, reason: Exception) -> None:
     warnings.warn(f"{checkpoint} is damaged ({reason}); resuming from the one before it", stacklevel=3)
-
-
-def weights_of(model: nn.Module) -> Tensors:
-    """What a model has learned, by name; weights that two modules share appear once."""
-    once = {name for name, _ in model.named_parameters()} | {name for name, _ in model.named_buffers()}
-    return {name: tensor for name, tensor in model.state_dict().items() if name in once}
-
-
-def load_weights(model: nn.Module, weights: Tensors, *, origin: Path) -> None:
-    """The opposite of `weights_of`; `origin` is where the weights came from, for the message if they do not fit."""
-    require_fit(model, weights, origin=origin)
-    model.load_state_dict(weights, strict=False)
-
-
-def require_fit(model: nn.Module, weights: Tensors, *, origin: Path) -> None:
-    """Refuse weights whose names or shapes are not those of the model."""
-    _require_shapes(model, _shapes(weights), origin=origin)
-
-
-def _shapes(tensors: Tensors) -> Shapes:
-    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-
-
-def _require_shapes(model: nn.Module, given: Shapes, *, origin: Path) -> None:
-    expected = _shapes(weights_of(model))
-    wrong = [
-        f"{name} is {given.get(name, 'missing')} there and {expected.get(name, 'missing')} here"
-        for name in expected.keys() | given.keys()
-        if expected.get(name) != given.get(name)
-    ]
-    if wrong:
-        raise RegardError(
-            f"{origin} does not fit the model: {listed(wrong)}; was the recipe changed? use the old one, or another "
-            "directory"
-        )
 
 
 def _restore(run: Run, saved: Saved) -> None:
@@ -406,17 +324,9 @@ def _optimised(run: Run) -> list[str]:
     return [names[id(parameter)] for group in run.optimiser.param_groups for parameter in group["params"]]
 
 
-def _under(prefix: str, named: dict[str, Value]) -> dict[str, Value]:
-    return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}
-
-
-def _step_of(checkpoint: Path) -> int:
-    return int(checkpoint.name.removeprefix("step-"))
-
-
 def _read(checkpoint: Path, run: Run) -> Saved:
     """All of a checkpoint, checked: it is what was written, and it fits the run. Nothing is changed."""
-    state = _read_state(checkpoint)
+    state = read_state(checkpoint)
     for name, points, needed in (
         ("history", state.history, {"step", "loss", "tokens", "learning_seconds"}),
         ("validations", state.validations, {"step"}),
@@ -426,11 +336,11 @@ def _read(checkpoint: Path, run: Run) -> Saved:
     if not all(run.objective.name in scores for scores in state.validations):
         raise RegardError(f'{checkpoint} does not fit the run: it has no score "{run.objective.name}" to compare by')
     rows = _needed(run)
-    weights = _read_weights(checkpoint, state, run.whole, rows)
-    training = _read_tensors(checkpoint, TRAINING, state, rows)
+    weights = read_weights(checkpoint, state, run.whole, rows)
+    training = read_tensors(checkpoint, TRAINING, state, rows)
     if run.moving:
         own = Read(_under("model/", training.tensors), _under("model/", training.shapes))
-        _require_same_kind(run.whole, own, origin=checkpoint / TRAINING)
+        require_same_kind(run.whole, own, origin=checkpoint / TRAINING)
     parameters = dict(run.whole.named_parameters())
     for name in _optimised(run):
         moments = _under(f"optimiser/{name}/", training.tensors)
@@ -441,65 +351,6 @@ def _read(checkpoint: Path, run: Run) -> Saved:
         if not all(tensor.is_floating_point() for tensor in moments.values()):
             raise DamagedError(f"{TRAINING} does not hold the moments of {name}")
     return Saved(state, weights.tensors, training.tensors)
-
-
-def _read_state(checkpoint: Path) -> State:
-    content = _read_bytes(checkpoint / STATE)
-    try:
-        whole = json.loads(content)
-        canonical = _canonical(whole["state"])
-        intact = whole["sha256"] == _sha256(canonical)
-        state = State.model_validate_json(canonical, strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise DamagedError(f"{STATE}: {place}: {first['msg']}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DamagedError(f"{STATE} cannot be read") from error
-    if not intact:
-        raise DamagedError(f"{STATE} is not what was written")
-    if state.step != _step_of(checkpoint):
-        raise DamagedError(f"{STATE} is of step {state.step}")
-    return state
-
-
-def _read_weights(checkpoint: Path, state: State, model: nn.Module, needed: Mapping[str, slice]) -> Read:
-    """The weights of a checkpoint, if they fit a model: the `needed` rows of them, or all."""
-    weights = _read_tensors(checkpoint, WEIGHTS, state, needed)
-    _require_same_kind(model, weights, origin=checkpoint)
-    return weights
-
-
-def _require_same_kind(model: nn.Module, weights: Read, *, origin: Path) -> None:
-    """Weights that fit the model, in its own precision."""
-    _require_shapes(model, weights.shapes, origin=origin)
-    for name, tensor in weights_of(model).items():
-        if weights.tensors[name].dtype != tensor.dtype:
-            raise DamagedError(f"{name} is {weights.tensors[name].dtype} there and {tensor.dtype} here")
-
-
-def _read_tensors(checkpoint: Path, name: str, state: State, needed: Mapping[str, slice]) -> Read:
-    """The tensors of weights.safetensors or training.safetensors, or of the files that each process wrote of it: the
-    `needed` rows, or all. One file at a time is in memory."""
-    stem, _, _ = name.partition(".")
-    files = sorted(file for file in state.sha256 if file.startswith((f"{stem}.", f"{stem}-")))
-    parts: dict[str, list[Tensor]] = {}
-    shapes: Shapes = {}
-    for file in files or [name]:
-        for key, tensor in _read_file(checkpoint / file, state).items():
-            begin, shape = (shapes[key][0] if shapes.get(key) else 0), tuple(tensor.shape)
-            shapes[key] = (begin + shape[0], *shape[1:]) if shape else ()
-            parts.setdefault(key, []).append(_taken(tensor, begin, needed[key]) if key in needed else tensor)
-    try:
-        return Read({key: some[0] if len(some) == 1 else torch.cat(some) for key, some in parts.items()}, shapes)
-    except RuntimeError as error:
-        raise DamagedError(f"{name} is in parts that do not fit together") from error
-
-
-def _taken(tensor: Tensor, begin: int, rows: slice) -> Tensor:
-    """Those of some rows that a tensor has, whose first row is number `begin`; a single number is a row."""
-    every = tensor if tensor.dim() else tensor.view(1)
-    return every[max(rows.start - begin, 0) : max(rows.stop - begin, 0)].clone()
 
 
 def _needed(run: Run) -> dict[str, slice]:
@@ -519,37 +370,5 @@ def _keys(name: str) -> list[str]:
     return [name, f"model/{name}", *moments]
 
 
-def _read_file(path: Path, state: State) -> Tensors:
-    content = _read_bytes(path)
-    if _sha256(content) != state.sha256.get(path.name):
-        raise DamagedError(f"{path.name} is not what was written")
-    try:
-        return safetensors.torch.load(content)
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise DamagedError(f"{path.name} is not a safetensors file") from error
-
-
-def _read_bytes(path: Path) -> bytes:
-    try:
-        if not path.is_file():  # reading a pipe or a device may never end
-            raise DamagedError(f"{path.name} is missing")
-        return path.read_bytes()
-    except OSError as error:
-        raise DamagedError(f"{path.name} cannot be read") from error
-
-
-def to_bytes(tensors: Tensors, note: Note | None = None) -> bytes:
-    """The content of a safetensors file; a note is written into its header, with the sum of the tensors."""
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    if note is None:
-        return safetensors.torch.save(plain)
-    whole = note.model_copy(update={"sum": sum_of(safetensors.torch.save(plain))})
-    return safetensors.torch.save(plain, whole.header())
-
-
-def _canonical(state: Any) -> bytes:
-    return json.dumps(state, sort_keys=True).encode()
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _under(prefix: str, named: dict[str, Value]) -> dict[str, Value]:
+    return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}

@@ -1,6 +1,6 @@
 """What can go wrong while a model learns, and what is left for people to read.
 
-memory does not suffice          each batch is learned from in more parts, and the run goes on
+memory does not suffice          each batch is divided into more parts, and the run continues
 the loss or the gradient is not finite      the step is skipped; too many in a row are a `NotFiniteError`
 data can no longer be read       a `DataLostError`
 """
@@ -26,7 +26,7 @@ PARTS = "parts.json"  # what processes that lack memory leave for those that are
 
 
 class StoppedError(RegardError):
-    """The run cannot go on, and its weights are those of its last step, which are good."""
+    """The run cannot continue, and its weights are those of its last step, which are good."""
 
 
 class DataLostError(StoppedError):

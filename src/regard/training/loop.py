@@ -115,9 +115,9 @@ def gradients(run: Run, learner: nn.Module, group: Sequence[Batch], targets: int
         run.optimiser.zero_grad()
         run.parts *= 2
         warnings.warn(
-            f"there is not enough memory for a step; from step {run.step + 1} on, each batch is learned from in "
-            f"{run.parts} parts, which takes longer and gives the same gradient; a lower training.batch_tokens or "
-            "training.batch_size needs no parts",
+            f"there is not enough memory for a step; from step {run.step + 1} on, each batch is divided into "
+            f"{run.parts} parts, which takes longer and gives the same gradient; to avoid this, lower "
+            "training.batch_tokens or training.batch_size",
             stacklevel=2,
         )
 
@@ -151,8 +151,8 @@ def _tell_skip(run: Run, loss: float, norm: float, group: Sequence[Batch], *, la
     what = f"the loss is {loss:g}" if not math.isfinite(loss) else f"the norm of the gradient is {norm:g}"
     if last:
         raise faults.NotFiniteError(
-            f"{what} after step {run.step}, as in {run.config.max_skips} steps before in a row, and nothing can be "
-            f"learned from there; try a learning_rate below {run.config.learning_rate:g}, or a warmup above "
+            f"{what} after step {run.step}, and {run.config.max_skips} steps in a row before it were skipped for the "
+            f"same reason; try a learning_rate below {run.config.learning_rate:g}, or a warmup above "
             f"{run.config.warmup}",
             group,
         )

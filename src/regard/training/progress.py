@@ -59,7 +59,8 @@ class Progress:
             return
         self.shown = now
         unit = getattr(run.batches, "unit", "tokens")
-        pace = f"{self.speed():,.0f} {unit}/s  rate {run.learning_rate:.2e}  {self.left(run, now)}"
+        speed = f"{self.speed():,.0f}" if len(self.laps) > 1 else "…"
+        pace = f"{speed} {unit}/s  rate {run.learning_rate:.2e}  {self.left(run, now)}"
         skipped = f"{run.skipped} skipped  " if run.skipped else ""
         figures = f"loss {self.loss():.3f}  {_latest(run)}{skipped}{pace}"
         self.bar.update(self.line, completed=run.step, total=run.config.steps, visible=True, figures=figures)

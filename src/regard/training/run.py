@@ -63,7 +63,7 @@ class Run:
     targets: int = 0  # of the last update
     tokens: int = 0  # targets learned from
     skipped: int = 0  # steps that were not made, because the loss or the gradient was not finite
-    parts: int = 1  # in which each batch is learned from, where a whole one does not fit into memory
+    parts: int = 1  # into which each batch is divided, where a whole one does not fit into memory
     seconds: float = 0.0  # of wall clock, in this and earlier sittings
     learning_seconds: float = 0.0  # of these, spent in updates
     learning_rate: float = 0.0

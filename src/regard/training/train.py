@@ -21,7 +21,7 @@ from regard.kernels.linear import set_products
 from regard.tasks.base import Objective, Remembers
 from regard.training import curve, faults, machine, optimiser, randomness, report, schedule, watchers
 from regard.training.averaging import MovingAverage
-from regard.training.checkpoint import Checkpoints, load_weights, require_fit, to_bytes, weights_of
+from regard.training.checkpoint import Checkpoints
 from regard.training.config import TrainingConfig
 from regard.training.distribution import Crew
 from regard.training.flops import flops_per_target
@@ -31,6 +31,7 @@ from regard.training.progress import Progress
 from regard.training.run import Run
 from regard.training.sharding import Shards
 from regard.training.validation import Judge
+from regard.training.weights import load_weights, require_fit, to_bytes, weights_of
 
 LIMITS = ("training.steps", "training.minutes", "training.patience")  # how long a run lasts
 FLOP_BATCHES = 3  # batches on which the cost of learning is counted
@@ -132,8 +133,9 @@ def _with_more_parts(parts: int, checkpoints: Checkpoints) -> watchers.Interrupt
     with suppress(RegardError):  # another process is writing the same
         faults.note_parts(checkpoints.directory, parts)
     return watchers.Interrupted(
-        f"there is not enough memory for a step; start again: each batch is then learned from in {parts} parts, which "
-        "takes longer and gives the same gradient; a lower training.batch_tokens or training.batch_size needs no parts",
+        f"there is not enough memory for a step; run the same command to resume with each batch divided into {parts} "
+        "parts, which takes longer and gives the same gradient; to avoid this, lower training.batch_tokens or "
+        "training.batch_size",
         code=watchers.AGAIN,
     )
 
@@ -141,12 +143,12 @@ def _with_more_parts(parts: int, checkpoints: Checkpoints) -> watchers.Interrupt
 def _stopped(
     stop: faults.StoppedError, run: Run, task: Loss[Batch], checkpoints: Checkpoints, crew: Crew
 ) -> RegardError:
-    """What to say of a run that cannot go on, after its last step is saved, and the batches that it cannot learn."""
+    """What to say of a run that cannot continue, after its last step is saved, and the batches that it cannot learn."""
     said = [str(stop)]
     try:
         if run.step:
             watchers.save(checkpoints, run)
-            said.append(f"step {run.step} is saved, and the same command goes on after it")
+            said.append(f"step {run.step} is saved; run the same command to resume after it")
         if isinstance(stop, faults.NotFiniteError):
             place = checkpoints.directory.parent / f"not-learned-{crew.rank}"
             faults.write_batches(place, stop.batches, task)
@@ -169,7 +171,8 @@ def _in_order(
 ) -> list[Watcher]:
     """The watchers of a run: a later one shows or saves what an earlier one has computed."""
     judging = [validation] if validation else []
-    return [watchers.update_moving_average, watchers.record, *judging, *telling, watchers.Saving(checkpoints)]
+    first = [watchers.update_moving_average, watchers.give_memory_back, watchers.record]
+    return [*first, *judging, *telling, watchers.Saving(checkpoints)]
 
 
 def _conclude(

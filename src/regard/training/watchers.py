@@ -17,18 +17,25 @@ import torch
 from regard.durable import DiskFullError
 from regard.errors import RegardError
 from regard.tasks.base import Score
+from regard.training import machine
 from regard.training.checkpoint import Checkpoints
 from regard.training.distribution import Crew
 from regard.training.run import Run
 from regard.training.validation import Judge
 
 SLOW = 10.0  # seconds for a checkpoint
+GIVE_BACK_EVERY = 100  # steps: the pages that are taken anew cost less than a thousandth of the time
 AGAIN = 75  # EX_TEMPFAIL, an exit code that asks whoever started the run to start it again
 
 
 def update_moving_average(run: Run) -> None:
     if run.moving:
         run.moving.update(run.model, run.step)
+
+
+def give_memory_back(run: Run) -> None:
+    if run.step % GIVE_BACK_EVERY == 0:
+        machine.give_back()
 
 
 def record(run: Run) -> None:
@@ -99,7 +106,7 @@ def save(checkpoints: Checkpoints, run: Run) -> None:
 class Saving:
     """A checkpoint every `checkpoint_every` steps, and whenever validation was never better.
 
-    If the disk is full, the run goes on without a checkpoint of that step, and tries again at the next.
+    If the disk is full, the run continues without a checkpoint of that step, and tries again at the next.
 
     Where the best step is one of many in a few seconds, its weights are held in memory until the next checkpoint. A run
     that is killed before repeats these steps, with the same result.
@@ -130,8 +137,8 @@ class Saving:
             if best:
                 self.checkpoints.hold(run)
             warnings.warn(
-                f"{error.reason}; the checkpoints before it are whole; free some space: the run goes on, and saves "
-                "again at its next checkpoint",
+                f"{error.reason}; earlier checkpoints are intact; free some space: the run continues, and saves again "
+                "at its next checkpoint",
                 stacklevel=2,
             )
 
