@@ -5,6 +5,7 @@
 
 singles   so many clients, one sentence in each request
 lists     four clients, 64 sentences in each request
+plain     the same lists at a server of one CTranslate2 call for each sentence, as LibreTranslate has it
 offline   the same sentences by the same engine in one process, as many workers as cores
 start     from the command to the first answer of a model that was converted before
 growth    the memory of all processes of the server, after a warm-up and after --grow requests
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -39,6 +41,7 @@ from regard.errors import RegardError
 
 LIST = 64  # sentences in a list
 LISTING = 4  # clients that send lists
+PLAIN = 8  # times fewer lists for the server that takes one sentence at a time
 WARM = 2000  # requests before memory is compared
 ROUNDS = 3  # of the offline measurement, of which the best counts
 
@@ -53,7 +56,7 @@ class Server:
     languages: dict[str, str]
 
     def body(self, texts: Sequence[str] | str) -> str:
-        if self.languages:
+        if self.path == "/translate":
             return json.dumps({"q": texts, **self.languages})
         return json.dumps({"input" if isinstance(texts, str) else "inputs": texts})
 
@@ -90,6 +93,31 @@ def serving(model: Path, *, workers: int, name: str = "model", more: Sequence[st
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+@contextmanager
+def plain(model: Path, *, threads: int) -> Iterator[Server]:
+    """A server of one CTranslate2 call for each sentence, by so many threads."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "bench.serve_plain", str(model), str(port), str(threads)]
+    process = subprocess.Popen(command, text=True)
+    try:
+        while not _answers(port):
+            if process.poll() is not None:
+                raise RegardError("the plain server did not start; see above")
+            time.sleep(0.1)
+        yield Server(process, port, "/translate", {})
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def _answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/health", timeout=60).is_success
+    except httpx.TransportError:
+        return False
 
 
 def offline(model: Path, texts: Sequence[str]) -> tuple[list[str], float]:
@@ -144,6 +172,11 @@ def measure(given: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
         singles = server.load(single, clients=given.clients, requests=given.requests)
         lists = server.load(listed, clients=LISTING, requests=max(LISTING, given.requests // LIST))
         growth = grown(server, single, given)
+    with plain(given.model, threads=given.workers) as other:
+        listed = [(other.body(whole[at : at + LIST]), answers[at : at + LIST]) for at in range(0, len(whole), LIST)]
+        some = max(LISTING, given.requests // LIST // PLAIN)
+        other.load(listed, clients=LISTING, requests=LISTING)
+        one_by_one = other.load(listed, clients=LISTING, requests=some)
     return {
         "path": server.path,
         "workers": given.workers,
@@ -151,6 +184,7 @@ def measure(given: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
         "start": start,
         "singles": summary(singles, given.requests),
         "lists": summary(lists, LIST * max(LISTING, given.requests // LIST)),
+        "plain": summary(one_by_one, LIST * some),
         "growth": growth,
     }
 
@@ -182,7 +216,7 @@ def summary(found: dict[str, Any], sentences: int) -> dict[str, Any]:
 def show(found: dict[str, Any], console: Console) -> None:
     table = Table("", "sentences/s", "of offline", "requests/s", "median ms", "p99 ms", "failed", "different", "client")
     table.add_row("offline", f"{found['offline']:.0f}", "100 %")
-    for name in ("singles", "lists"):
+    for name in ("singles", "lists", "plain"):
         row = found[name]
         table.add_row(
             name,
@@ -196,6 +230,8 @@ def show(found: dict[str, Any], console: Console) -> None:
             f"{row['load_generator_cores']:.2f} cores",
         )
     console.print(table)
+    ratio = found["lists"]["sentences_per_second"] / found["plain"]["sentences_per_second"]
+    console.print(f"lists: {ratio:.1f} × the server of one call for each sentence")
     console.print(f"{found['path']}, {found['workers']} workers; first answer after {found['start']:.2f} s")
     if found["growth"] is not None:
         grew = found["growth"]

@@ -13,21 +13,28 @@ from typing import Any
 
 import numpy
 import pytest
+import safetensors.torch
 import tomli_w
+from huggingface_hub import InferenceClient
 from PIL import Image
+from rich.console import Console
 from serving import PATIENCE, Running, in_a_thread, serving
 
 import regard
 from bench.same_cases import write_data
 from regard import Model, recipes
+from regard.api.body import completed
+from regard.api.training import prepare, settle
 from regard.commands.serve import WORKER
+from regard.directory import WEIGHTS, ModelDirectory
 from regard.serve.process import python
 from regard.serve.running import describe
 from regard.serve.server import Server
 from regard.serve.settings import Settings
 from regard.tasks import TASKS
+from regard.training.distribution import Crew
+from regard.training.weights import weights_of
 
-TRAINING = {"steps": 2, "warmup": 1, "validate_every": 0, "checkpoint_every": 2, "threads": 1, "precision": "float32"}
 BERT = {"kind": "bert", "layers": 1, "width": 16, "heads": 2, "maximum": 64}
 QUESTION = {"question": "where is the dog ?", "context": "the dog is in Paris . the fox is in Rome ."}
 SENTENCE = "the small dog sees a red house near Paris"
@@ -105,17 +112,23 @@ def write_more(folder: Path) -> None:
     (folder / "series.csv").write_text("unique_id,ds,y\n" + "".join(days))
 
 
-def train(task: str, folder: Path) -> Model:
+def untrained(task: str, folder: Path) -> Model:
+    """A model of random weights, with what a run learns from the data before its first step."""
     _, data, model = CASES[task]
     named = {
         key: str(folder / "data" / each) if key == "train" and ":" not in str(each) else each
         for key, each in data.items()
     }
-    table = {"task": task, "data": named, "model": model, "training": TRAINING}
+    table = {"task": task, "data": named, "model": model, "training": {"threads": 1, "precision": "float32"}}
     if task in ("write", "caption"):
         table["decoding"] = {"beam": 1, "max_length": 8}
-    wish = recipes.parse(tomli_w.dumps(table), where="test")
-    return regard.train(wish, out=folder / task)
+    recipe, body = completed(recipes.parse(tomli_w.dumps(table), where="test"))
+    directory, crew = ModelDirectory(folder / task), Crew.here()
+    directory.path.mkdir()
+    settle(directory, recipe, crew)
+    prepared = prepare(recipe, body, directory, crew, begun=False, console=Console(quiet=True))
+    safetensors.torch.save_file(weights_of(prepared.module), directory.path / WEIGHTS)
+    return regard.load(directory.path)
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +136,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Model]:
     folder = tmp_path_factory.mktemp("tasks")
     write_data(folder / "data")
     write_more(folder / "data")
-    return {task: train(task, folder) for task in CASES}
+    return {task: untrained(task, folder) for task in CASES}
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +203,22 @@ def test_every_task_is_looked_at(server: Running, task: str):
     body = {"text" if task == "classify" else "input": given, "model": task}
     (record,) = server.client.post("/look", json=body).json()
     assert record["maps"]
+
+
+def test_a_picture_is_sent_as_it_is(server: Running):
+    """huggingface_hub sends bytes without parameters as they are, and otherwise in JSON."""
+    expected = server.run("see", PICTURE)["answers"]
+    client = InferenceClient(f"{server.url}/models/see", timeout=PATIENCE)
+    found = client.image_classification(picture())
+    close([{"label": each.label, "score": each.score} for each in found], expected)
+    assert [each.label for each in client.image_classification(picture(), top_k=1)] == [expected[0]["label"]]
+    for kind in ("image/png", "application/octet-stream"):
+        headers = {"Content-Type": kind}
+        close(server.client.post("/models/see", content=picture(), headers=headers).json(), expected)
+        refused = server.client.post("/models/see", content=b"no picture", headers=headers)
+        assert (refused.status_code, refused.json()["error_type"]) == (422, "Validation")
+    told = InferenceClient(f"{server.url}/models/caption", timeout=PATIENCE).image_to_text(picture())
+    assert told.generated_text == server.run("caption", PICTURE)["answers"][0]["text"]
 
 
 def test_a_text_comes_in_pieces_and_a_client_that_leaves_stops_it(models: dict[str, Model]):

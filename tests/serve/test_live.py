@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -153,6 +154,7 @@ def test_a_client_that_leaves_is_not_looked_for(port: int):
     for connection in waiting:  # with a reset, so that whoever writes to them finds nobody
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         connection.close()
+    time.sleep(1)  # the server takes notice of those who left while it is still busy with the first
     going_on.set()
     assert look(port, "abc")[0] == 200
     looks = 0

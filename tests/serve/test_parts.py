@@ -75,16 +75,19 @@ def test_sentences_and_lines_joined_are_the_text(text: str):
         assert not any(space.strip() for space in found.between)
 
 
-@such(TEXTS, st.integers(20, 60))
-def test_packed_sentences_fit_and_joined_are_the_text(text: str, longest: int):
+@such(TEXTS, st.integers(0, 40), st.integers(20, 60))
+def test_packed_sentences_fit_and_joined_are_the_text(text: str, together: int, longest: int):
     whole = sentences(text)
     if any(len(part) > longest for part in whole.parts):
         with pytest.raises(RegardError, match="break it into sentences"):
-            packed(whole, length=len, longest=longest)
+            packed(whole, length=len, together=together, longest=longest)
         return
-    found = packed(whole, length=len, longest=longest)
+    found = packed(whole, length=len, together=together, longest=longest)
     assert found.joined(found.parts) == text
-    assert all(len(part) <= longest or "  " in part for part in found.parts)
+    assert all(len(part) <= together or "  " in part or part in whole.parts for part in found.parts)
+    joined = sum(len(part) for part in whole.parts) + len(whole.parts) - 1
+    if joined <= together and "  " not in text and len(text.splitlines()) <= 1:
+        assert len(found.parts) <= 1
 
 
 @pytest.mark.parametrize("space", [" ", "\n", " \n"])

@@ -10,12 +10,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.data.pairs.examples import CODE
-from regard.engines.choose import EngineName
-from regard.engines.ctranslate2.plans import ComputeType
 from regard.errors import RegardError, listed, shown
 
 if TYPE_CHECKING:
+    from regard.engines.choose import EngineName
+    from regard.engines.ctranslate2.plans import Precision
     from regard.serve.settings import Settings
 
 NEEDED = ("fastapi", "uvicorn", "httptools", "prometheus_client", "sentencex", "lxml", "py3langid")
@@ -33,7 +32,7 @@ def serve(
     settings: Settings,
     *,
     runtime: EngineName,
-    compute_type: ComputeType,
+    compute_type: Precision,
     languages: Sequence[str] = (),
 ) -> None:
     """Serve models, given as DIR or NAME=DIR, until a signal. `languages` are SOURCE,TARGET or NAME=SOURCE,TARGET."""
@@ -57,6 +56,10 @@ def serve(
 
 def _languages(given: Sequence[str], paths: Mapping[str, Path]) -> dict[str, list[str]]:
     """The languages of model directories; those without a name are of the first model."""
+    if not given:
+        return {}
+    from regard.data.pairs.examples import CODE
+
     found: dict[str, list[str]] = {}
     for each in given:
         name, _, codes = each.rpartition("=")

@@ -7,29 +7,29 @@ import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from regard import tasks
 from regard.commands.run import longest_of, task_named
-from regard.decoding.config import shortened
+from regard.decoding.config import DecodingConfig
 from regard.directory import ModelDirectory
 from regard.engines.choose import EngineName, without_torch
-from regard.engines.ctranslate2.engine import CTranslate2Engine
-from regard.engines.ctranslate2.offers import reason_for_torch
-from regard.engines.ctranslate2.plans import ComputeType, Plan
+from regard.engines.ctranslate2.plans import Plan, Precision
+from regard.engines.light import Tells
 from regard.errors import RegardError
 from regard.interchange.expressible import obstacle, reach
 from regard.serve.channel import Channel
 from regard.serve.registry import Facts
 from regard.serve.worker import Worker
-from regard.tasks.base import Engine, RunOptions, Streams
-from regard.tasks.surfaces import TextToTexts
+from regard.tasks.base import Engine, RunOptions
 
 if TYPE_CHECKING:
     from regard.api.model import Model
+
+EXPANSION = 2  # tokens of an answer for each token of a text, for which there must be room
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Models:
     """Opens model directories."""
 
     runtime: EngineName = "auto"
-    compute_type: ComputeType = "float32"
+    compute_type: Precision = "measured"
     languages: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of directories, instead of the recipe's
 
     def describe(self, path: Path) -> Facts:
@@ -55,7 +55,7 @@ class OpenedModel:
         self.directory, self.runtime = directory, models.runtime
         self.facts, tables = models.describe(directory.path), directory.tables()
         self.surface = tasks.surface(self.facts.task)
-        self.table, self.decoding = tables["model"], tables.get("decoding", {})
+        self.decoding = tables.get("decoding", {})
         self.codec = directory.codec(directory.special())
         self.tokenizers = self.codec.tokenizers
         chosen = without_torch(
@@ -65,15 +65,13 @@ class OpenedModel:
             self.codec,
             wanted=models.runtime,
             compute_type=models.compute_type,
-            plan=Plan(models.compute_type, workers=1, threads=1),
+            plan=Plan("float32", workers=1, threads=1),
         )
-        self.engine = chosen if isinstance(chosen, CTranslate2Engine) else None
+        self.engine = None if isinstance(chosen, str) else chosen
         if self.engine is None:
             self.torch.module.eval()  # read now, so that a damaged model is refused now
         else:
-            own = self._options({}, detailed=False)
-            quick = replace(own, decoding=shortened(own.decoding, 1))
-            list(self.engine.answer_all(["."], quick, together=1))
+            self.engine.open(self._options({}, detailed=False))
 
     @cached_property
     def torch(self) -> Model:
@@ -96,7 +94,9 @@ class OpenedModel:
 
     def pieces(self, asked: object, given: Mapping[str, Any]) -> Iterator[str]:
         self.surface.accept(given)
-        return self.torch.pieces(asked, self._options(given, detailed=False))
+        options = self._options(given, detailed=False)
+        engine = self._engine(options)
+        return engine.pieces(asked, options) if isinstance(engine, Tells) else self.torch.pieces(asked, options)
 
     def _options(self, given: Mapping[str, Any], *, detailed: bool) -> RunOptions:
         return RunOptions.of(self.decoding, given, as_json=detailed)
@@ -105,9 +105,7 @@ class OpenedModel:
         """What answers with these options."""
         if self.engine is None:
             return self.torch
-        target = self.codec.texts().target
-        prefix = target.encode([options.prefix])[0] if options.prefix else []
-        reason = reason_for_torch(self.table, options.decoding, vocabulary=target.size, prefix=prefix)
+        reason = self.engine.reason(options)
         if reason is not None and self.runtime == "ctranslate2":
             raise RegardError(f"the server answers with CTranslate2 alone, which cannot do this: {reason}")
         return self.engine if reason is None else self.torch
@@ -118,7 +116,7 @@ def facts_of(directory: ModelDirectory) -> Facts:
     tables = directory.tables()
     name = task_named(tables, directory)
     surface, model = tasks.surface(name), tables.get("model", {})
-    fast = isinstance(surface, TextToTexts) and "runtime" in surface.options  # torch need not be imported
+    whole = longest_of(_reach(directory, model)) if surface.splits else None
     languages = tables.get("data", {}).get("languages") or ()
     return Facts(
         task=name,
@@ -128,11 +126,17 @@ def facts_of(directory: ModelDirectory) -> Facts:
         options=surface.options - {"runtime", "compute_type"},
         files=surface.files,
         two_texts=surface.two_texts,
-        streams=not fast and issubclass(tasks.task(name), Streams),
-        whole=longest_of(_reach(directory, model)) if fast else None,
+        streams=surface.streams,
+        whole=whole,
+        together=min(whole or 0, _answer_length(tables) // EXPANSION),
         kind=str(model.get("kind", "")),
         languages=tuple(map(str, languages)),
     )
+
+
+def _answer_length(tables: Mapping[str, Any]) -> int:
+    """How many tokens an answer may have."""
+    return int(tables.get("decoding", {}).get("max_length", DecodingConfig().max_length))
 
 
 def _reach(directory: ModelDirectory, model: Mapping[str, Any]) -> int | None:
@@ -149,7 +153,7 @@ def main() -> None:
     as JSON, and a file descriptor."""
     runtime, compute_type, languages, descriptor = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends its workers
-    models = Models(cast(EngineName, runtime), cast(ComputeType, compute_type), json.loads(languages))
+    models = Models(cast(EngineName, runtime), cast(Precision, compute_type), json.loads(languages))
     with socket.socket(fileno=int(descriptor)) as connection:
         Worker(models, Channel(connection)).work()
 

@@ -9,7 +9,7 @@ server        Server: what every protocol asks
 protocol      Protocol: what an adapter hands to the application; json_of, object_of, answer
 protocols/    one file for each protocol
 guard         what every request passes first, and what is counted of it
-application   all protocols as one ASGI application
+application   all protocols as one ASGI application; reference: the page /docs
 pool          worker processes: who answers what, restarts, which models are held
 batching      which inputs are answered together
 process       one worker, as the server sees it; channel: the messages
@@ -37,7 +37,7 @@ The interface for an adapter, a file in `protocols/` that the tuple `PROTOCOLS` 
 A handler that takes a Request alone and returns a Response is called without FastAPI in between, which is several times
 faster; `openapi_extra=takes(Model)` documents its body and `await body_of(request, Model)` reads it.
 
-server.ask(model, inputs, options, detailed, language) → list[Answered]
+server.ask(model, inputs, options, detailed, language, split) → list[Answered]
     `model` is a name of the registry, None for the first. `inputs` are JSON values as the task's surface reads them
     (`from_request`); `options` are those of `regard run`. An `Answered` has `.answer`, what `surface.to_json` gives
     and how many tokens were `.read` and `.said`. `detailed` adds what `regard run --json` tells: scores and tokens.

@@ -8,13 +8,14 @@ from http import HTTPStatus
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from regard.errors import cut
 from regard.serve.failures import Reason, ServeError
 from regard.serve.guard import Guard, Places, current
 from regard.serve.metrics import Metrics
 from regard.serve.protocol import Protocol
+from regard.serve.reference import rendered
 from regard.serve.settings import Settings
 from regard.version import __version__
 
@@ -23,10 +24,15 @@ REASONS: dict[int, Reason] = {404: "not_found", 405: "not_found"}
 
 def build(protocols: Iterable[Protocol], settings: Settings, metrics: Metrics) -> Guard:
     """The application of these protocols."""
-    app = FastAPI(title="regard", version=__version__, docs_url="/docs", redoc_url=None)
+    app = FastAPI(title="regard", version=__version__, docs_url=None, redoc_url=None)
     protocols = list(protocols)
     for protocol in protocols:
         app.include_router(protocol.router)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return HTMLResponse(rendered(app.openapi()))
+
     app.add_exception_handler(ServeError, _failed)
     app.add_exception_handler(HTTPException, _unknown)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -8,9 +8,12 @@ model was opened. An idle worker takes at once what has waited so long.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
+
+from pydantic import JsonValue
 
 from regard.serve.channel import Message
 from regard.serve.registry import Entry
@@ -37,6 +40,27 @@ class Budget:
         """How long tokens are, from texts that were read."""
         if tokens and characters:
             self.characters += 0.1 * (characters / tokens - self.characters)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of a model about each input: a verb of the worker, the options of `regard run`, and whether the
+    answer tells what `regard run --json` does."""
+
+    entry: Entry
+    verb: str
+    options: dict[str, JsonValue] = field(default_factory=dict)
+    detailed: bool = False
+
+    @property
+    def key(self) -> str:
+        """Equal for inputs that may be answered together."""
+        return f"{self.entry.name} {self.verb} {self.detailed} {json.dumps(self.options, sort_keys=True)}"
+
+    @property
+    def message(self) -> Message:
+        """The job without its inputs, for a worker."""
+        return {"verb": self.verb, "options": self.options, "detailed": self.detailed}
 
 
 @dataclass(eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 from typing import Any
@@ -19,15 +18,6 @@ def packed(message: Message) -> bytes:
 def unpacked(content: bytes) -> Message:
     found: Message = json.loads(content.decode("utf-8", "surrogatepass"))
     return found
-
-
-async def receive(reader: asyncio.StreamReader) -> Message | None:
-    """The next message; None when the other side has ended."""
-    try:
-        length = int.from_bytes(await reader.readexactly(4), "big")
-        return unpacked(await reader.readexactly(length))
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
 
 
 class Channel:

@@ -49,10 +49,9 @@ class Lookers:
         self.waiting += 1
         try:
             await self._take_turn()
-            try:
-                return await asyncio.shield(asyncio.to_thread(self._records, asked.text, asked.first))
-            finally:
-                self.turn.release()
+            working = asyncio.ensure_future(asyncio.to_thread(self._records, asked.text, asked.first))
+            working.add_done_callback(self._give_turn)
+            return await asyncio.shield(working)
         finally:
             self.waiting -= 1
 
@@ -63,13 +62,19 @@ class Lookers:
             sentence = f"other texts have kept the model busy for {PATIENCE:g} seconds; try again in a moment"
             raise ServeError(503, "overloaded", sentence) from None
 
+    def _give_turn(self, working: asyncio.Future[list[dict[str, Any]]]) -> None:
+        """The turn lasts until the thread has ended, also if its client has left meanwhile."""
+        self.turn.release()
+        if not working.cancelled():
+            working.exception()  # which nobody else asks for if the client has left
+
     def _records(self, text: str, first: int | None) -> list[dict[str, Any]]:
         """The records of every model; errors are shown on the page."""
         try:
             return [looker(text, first).to_json() for looker in self.lookers]
         except RegardError as error:
             raise refused(str(error)) from None
-        except Exception as error:
+        except Exception as error:  # whatever a model raises is shown on the page, and the page stays
             sentence = f"looking at this text failed ({type(error).__name__}: {error})"
             raise ServeError(500, "failed", sentence) from None
 

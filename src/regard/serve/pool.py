@@ -7,7 +7,6 @@ A model is opened in a worker when that is asked for it. Of all workers together
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import time
 from collections import deque
@@ -15,9 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from pydantic import JsonValue
-
-from regard.serve.batching import Budget, Group, Item, Waiting
+from regard.serve.batching import Budget, Group, Item, Job, Waiting
 from regard.serve.channel import Message
 from regard.serve.failures import ServeError
 from regard.serve.metrics import Metrics
@@ -100,25 +97,15 @@ class Pool:
 
     # inputs
 
-    def submit(
-        self,
-        entry: Entry,
-        verb: str,
-        items: Sequence[Item],
-        *,
-        options: dict[str, JsonValue],
-        detailed: bool = False,
-    ) -> None:
+    def submit(self, job: Job, items: Sequence[Item]) -> None:
         """Let inputs wait for a worker; those beyond the room for waiting ones are refused."""
         if len(self.waiting) + len(items) > self.queue:
             seconds = self.patience()
             raise ServeError(
                 429, "overloaded", f"{self.queue:,} inputs wait already; try again in {seconds} s", retry_after=seconds
             )
-        message = {"verb": verb, "options": options, "detailed": detailed}
-        key = f"{entry.name} {verb} {detailed} {json.dumps(options, sort_keys=True)}"
-        budget = self.budgets.setdefault(entry.name, Budget())
-        self.waiting.add(key, lambda: Group(entry, message, budget, alone=verb != "run"), items)
+        budget = self.budgets.setdefault(job.entry.name, Budget())
+        self.waiting.add(job.key, lambda: Group(job.entry, job.message, budget, alone=job.verb != "run"), items)
         self.dispatch()
 
     def forget(self, items: Sequence[Item]) -> None:

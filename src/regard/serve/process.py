@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 
-from regard.serve.channel import Message, packed, receive
+from regard.serve.channel import Message, packed, unpacked
 from regard.serve.registry import Entry
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")  # one for each worker
@@ -90,6 +90,15 @@ class Process:
             self.process.kill()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
+
+
+async def receive(reader: asyncio.StreamReader) -> Message | None:
+    """The next message of a worker; None when it has ended."""
+    try:
+        length = int.from_bytes(await reader.readexactly(4), "big")
+        return unpacked(await reader.readexactly(length))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
 
 
 def python(module: str) -> list[str]:

@@ -25,7 +25,8 @@ class Facts(BaseModel):
     files: bool = False  # whether `regard run` reads files; a request holds the file itself
     two_texts: bool = False
     streams: bool = False
-    whole: int | None = None  # tokens of a text that are answered in one piece; None: the task splits it itself
+    whole: int | None = None  # tokens of a sentence that are answered in one piece; None: the task splits it itself
+    together: int = 0  # tokens of several sentences that are answered in one piece
     kind: str = ""
     languages: tuple[str, ...] = ()  # of source and target, where the recipe names them
     parameters: int = 0

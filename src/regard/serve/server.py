@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from regard.errors import RegardError
-from regard.serve.batching import Item
+from regard.serve.batching import Item, Job
 from regard.serve.channel import Message
 from regard.serve.failures import ServeError, refused
 from regard.serve.keys import Keys
@@ -18,7 +18,7 @@ from regard.serve.metrics import Metrics, asked
 from regard.serve.pool import Pool, failure_of
 from regard.serve.registry import Entry, Facts, Registry, mark_of
 from regard.serve.settings import Limits, Settings
-from regard.serve.texts.sentences import Split
+from regard.serve.texts.sentences import Split, sentences
 
 DEEPEST = 64  # lists within lists of an input
 LIMITED = {"beam": "beam", "n_best": "beam", "samples": "beam", "max_length": "length"}  # options → their limit
@@ -72,16 +72,18 @@ class Server:
         *,
         detailed: bool = False,
         language: str | None = None,
+        split: bool = True,
     ) -> list[Answered]:
         """An answer to each input, in order. The first input that is refused is a ServeError.
 
         `inputs` are JSON values as the model's surface reads them, `options` those of `regard run`; `detailed` adds
         what `regard run --json` tells, such as scores and tokens. A text that is too long is split where sentences of
-        its `language` end.
+        its `language` end, and so is one whose answer might not fit into `max_length`; with `split` False, it is one of
+        the `parts` of a text.
         """
         entry, given = self._found(model), self._options(options)
         self.check(inputs, files=entry.facts.files)
-        parts = [await self._split(entry, each, language) for each in inputs]
+        parts = [await self._split(entry, each, language) if split else None for each in inputs]
         if all(part is None for part in parts):
             return await self._answers(entry, inputs, given, detailed=detailed)
         flat = [each for part, whole in zip(parts, inputs, strict=True) for each in (part.parts if part else [whole])]
@@ -111,7 +113,7 @@ class Server:
         self.check([given])
         arrived: asyncio.Queue[Message | None] = asyncio.Queue()
         item = Item(given, _size(given), arrived.put_nowait)
-        self.pool.submit(entry, "stream", [item], options=self._options(options))
+        self.pool.submit(Job(entry, "stream", self._options(options)), [item])
         try:
             while True:
                 message = await arrived.get()
@@ -132,7 +134,7 @@ class Server:
         return [[Token(*row) for row in reply["tokens"][0]] for reply in found]
 
     async def parts(self, model: str | None, text: str, *, language: str | None = None) -> Split:
-        """The parts in which a text is answered: one, or whole sentences, as many together as the model reads."""
+        """The parts in which a text is answered: one, or whole sentences."""
         return await self._split(self.registry.find(model), text, language) or Split([text], ["", ""])
 
     async def describe(self, entry: Entry) -> tuple[Facts, str]:
@@ -194,19 +196,24 @@ class Server:
         return found
 
     async def _split(self, entry: Entry, given: object, language: str | None) -> Split | None:
-        """The parts of a text that may be too long to be answered in one piece."""
-        whole = entry.facts.whole
-        if whole is None or not isinstance(given, str) or len(given) <= whole:  # a token has a character or more
+        """The parts of a text that may be too long to be answered in one piece.
+
+        A worker, which knows the tokens, is asked only if it is not clear from the bytes: a token has one or more.
+        """
+        facts = entry.facts
+        if facts.whole is None or not isinstance(given, str) or (size := len(given.encode())) <= facts.together:
             return None
-        own = entry.facts.languages[0] if entry.facts.languages else "en"
-        reply = await self._one(entry, "split", given, {"language": language or own})
+        own = language or (facts.languages[0] if facts.languages else "en")
+        if size <= facts.whole and len(sentences(given, language=own).parts) <= 1:
+            return None
+        reply = await self._one(entry, "split", given, {"language": own})
         found = Split(reply["parts"], reply["between"])
         return found if len(found.parts) > 1 else None
 
     async def _answers(
         self, entry: Entry, inputs: Sequence[object], options: dict[str, JsonValue], *, detailed: bool
     ) -> list[Answered]:
-        replies = await self._replies(entry, "run", inputs, options, detailed=detailed)
+        replies = await self._replies(Job(entry, "run", options, detailed), inputs)
         self._measure(entry)
         return [Answered(reply["found"], reply["read"], reply["said"]) for reply in replies]
 
@@ -229,19 +236,10 @@ class Server:
         task.add_done_callback(self.tasks.discard)
 
     async def _one(self, entry: Entry, verb: str, given: object, options: dict[str, JsonValue]) -> Message:
-        (reply,) = await self._replies(entry, verb, [given], options)
+        (reply,) = await self._replies(Job(entry, verb, options), [given])
         return reply
 
-    async def _replies(
-        self,
-        entry: Entry,
-        verb: str,
-        inputs: Sequence[object],
-        options: dict[str, JsonValue],
-        *,
-        detailed: bool = False,
-        again: bool = True,
-    ) -> list[Message]:
+    async def _replies(self, job: Job, inputs: Sequence[object], *, again: bool = True) -> list[Message]:
         """What the workers reply to each input. If the client leaves, inputs that still wait are forgotten.
 
         A model that no worker holds any more, and whose files were replaced meanwhile, is taken over.
@@ -261,15 +259,15 @@ class Server:
             Item(given, _size(given), lambda message, place=place: replied(place, message))  # type: ignore[misc]
             for place, given in enumerate(inputs)
         ]
-        self.pool.submit(entry, verb, items, options=options, detailed=detailed)
+        self.pool.submit(job, items)
         try:
             await done
         except asyncio.CancelledError:
             self.pool.forget(items)
             raise
-        if again and verb != "open" and any(reply is not None and "changed" in reply for reply in replies):
-            await self._reload(entry)
-            return await self._replies(entry, verb, inputs, options, detailed=detailed, again=False)
+        if again and job.verb != "open" and any(reply is not None and "changed" in reply for reply in replies):
+            await self._reload(job.entry)
+            return await self._replies(job, inputs, again=False)
         found = []
         for reply in replies:
             if (failure := failure_of(reply)) is not None:
@@ -308,6 +306,8 @@ def _joined(split: Split, parts: Sequence[Answered]) -> Answered:
     }
     if rows and "tokens" in rows[0]:
         whole["tokens"] = [token for each in rows for token in each["tokens"]]  # type: ignore[union-attr]
+    if any("truncated" in each for each in rows):
+        whole["truncated"] = True
     return Answered([whole], sum(part.read for part in parts), sum(part.said for part in parts))
 
 

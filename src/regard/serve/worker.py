@@ -108,7 +108,7 @@ class Worker:
             found = {"unreadable": str(error)}
         except RegardError as error:
             found = {"refused": str(error)}
-        except Exception as error:
+        except Exception as error:  # a bug that one request meets must not end the worker
             found = {"broken": broken(error)}
         return {**found, "seconds": time.perf_counter() - start}
 
@@ -196,10 +196,11 @@ class Worker:
 
     def _split(self, message: Message) -> Message:
         model = self._model(message)
-        text, whole = message["inputs"][0], model.facts.whole
-        if model.tokenizers is None or whole is None:
+        text, facts, language = message["inputs"][0], model.facts, message["options"]["language"]
+        if model.tokenizers is None or facts.whole is None:
             return {"parts": [text], "between": ["", ""]}
-        found = split(text, tokenizer=model.tokenizers.source, longest=whole, language=message["options"]["language"])
+        source = model.tokenizers.source
+        found = split(text, tokenizer=source, together=facts.together, longest=facts.whole, language=language)
         return {"parts": found.parts, "between": found.between}
 
     def _tokenize(self, message: Message) -> Message:

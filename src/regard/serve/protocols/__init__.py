@@ -1,4 +1,4 @@
-"""Protocols that programs already speak: one file each.
+"""Protocols that programs already speak: one file each; `pipelines` is what that of Hugging Face makes of answers.
 
 A file has a function `protocol(server) -> Protocol`, and `PROTOCOLS` names it.
 """

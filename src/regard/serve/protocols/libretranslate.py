@@ -31,7 +31,7 @@ from regard.serve.server import Server
 from regard.serve.texts import documents
 from regard.serve.texts.documents import Document
 from regard.serve.texts.languages import Detector, name_of
-from regard.serve.texts.translation import translate
+from regard.serve.texts.translation import Translated, translate
 
 FORMATS: dict[str, Callable[[str], Document]] = {"text": documents.text, "html": documents.html}
 FILES: dict[str, Callable[[str], Document]] = {
@@ -115,9 +115,9 @@ def protocol(server: Server) -> Protocol:
     async def translate_file(request: Request) -> Response:
         """A file in another language: .txt, .html or .srt. The answer is an address where it can be fetched."""
         form = await adapter.form(request)
-        name, content = await adapter.file(form)
-        token = kept.put(name, content)
-        return answer({"translatedFileUrl": f"{_address(request)}/download_file/{token}.{quote(name)}"})
+        file, truncated = await adapter.file(form)
+        address = f"{_address(request)}/download_file/{kept.put(file)}.{quote(file.name)}"
+        return answer({"translatedFileUrl": address, **({"truncated": True} if truncated else {})})
 
     @router.get("/download_file/{name}")
     async def download(name: str) -> Response:
@@ -241,18 +241,20 @@ class Adapter:
         read = self._format(form)
         made = [_read(read, text) for text in texts]
         if entry is None:
-            said = [[text] for text in texts]
+            said = [Translated([text]) for text in texts]
         else:
             wanted = 0 if read is documents.html else alternatives
             said = await translate(self.server, entry, made, glossary=glossary, alternatives=wanted)
-        best, others = [each[0] for each in said], [list[JsonValue](each[1:]) for each in said]
+        best, others = [each.texts[0] for each in said], [list[JsonValue](each.texts[1:]) for each in said]
         found["translatedText"] = list(best) if several else best[0]
         if alternatives:
             found["alternatives"] = list(others) if several else others[0]
+        if any(each.truncated for each in said):
+            found["truncated"] = [each.truncated for each in said] if several else True
         return found
 
-    async def file(self, form: Form) -> tuple[str, bytes]:
-        """The name and the content of a translated file."""
+    async def file(self, form: Form) -> tuple[Upload, bool]:
+        """A translated file, and whether something of it was cut."""
         upload, source, target = form.files.get("file"), _code(form, "source"), _code(form, "target")
         if upload is None:
             raise missing("file")
@@ -267,10 +269,10 @@ class Adapter:
             source = str((await self.detected([text]) or [{"language": target}])[0]["language"])
         entry, glossary = self.model(source, target), self.glossary(form)
         if entry is None:
-            return name.name, upload.content
+            return Upload(name.name, upload.content), False
         document = _read(FILES[name.suffix.lower()], text)
-        said = await translate(self.server, entry, [document], glossary=glossary)
-        return f"{name.stem}_{target}{name.suffix}", said[0][0].encode()
+        (said,) = await translate(self.server, entry, [document], glossary=glossary)
+        return Upload(f"{name.stem}_{target}{name.suffix}", said.texts[0].encode()), said.truncated
 
     def glossary(self, form: Form) -> dict[str, str]:
         found = _glossary(form)
@@ -360,9 +362,9 @@ class Kept:
 
     files: OrderedDict[str, tuple[float, Upload]] = field(default_factory=OrderedDict)
 
-    def put(self, name: str, content: bytes) -> str:
+    def put(self, file: Upload) -> str:
         token = secrets.token_urlsafe(24)
-        self.files[token] = (time.monotonic(), Upload(name, content))
+        self.files[token] = (time.monotonic(), file)
         while len(self.files) > KEPT_FILES or sum(len(file.content) for _, file in self.files.values()) > KEPT_BYTES:
             self.files.popitem(last=False)
         return token

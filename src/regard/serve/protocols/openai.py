@@ -300,7 +300,7 @@ class Asked:
     def _one(self, row: Mapping[str, JsonValue]) -> Said:
         tokens = row.get("tokens")
         size = len(tokens) if isinstance(tokens, list) else 0
-        return Said(str(row["text"]), size, self._reason(size))
+        return Said(str(row["text"]), size, "length" if "truncated" in row else "stop")
 
     async def _choices(self, said: Sequence[Sequence[Said]]) -> list[dict[str, JsonValue]]:
         """The choices as they are told, numbered across the prompts."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import sentencex
 
-from regard.data.tokenizers import Tokenizer
 from regard.errors import RegardError
+
+if TYPE_CHECKING:
+    from regard.data.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -79,17 +82,17 @@ def breaks(white: str) -> bool:
     return white.splitlines() not in ([], [white])
 
 
-def split(text: str, *, tokenizer: Tokenizer, longest: int, language: str = "en") -> Split:
-    """A text as parts of at most so many tokens, each as many whole sentences as fit."""
+def split(text: str, *, tokenizer: Tokenizer, together: int, longest: int, language: str = "en") -> Split:
+    """A text as parts of whole sentences: several of at most `together` tokens, or one of at most `longest`."""
 
     def length(some: str) -> int:
         return len(tokenizer.encode([some])[0])
 
-    return packed(sentences(text, language=language), length=length, longest=longest)
+    return packed(sentences(text, language=language), length=length, together=together, longest=longest)
 
 
-def packed(split: Split, *, length: Callable[[str], int], longest: int) -> Split:
-    """The parts of a split put together again as far as they fit; one that does not fit is refused."""
+def packed(split: Split, *, length: Callable[[str], int], together: int, longest: int) -> Split:
+    """The parts of a split put together again, up to a length of `together`; one beyond `longest` is refused."""
     found = Split([], [split.between[0]])
     sizes = [length(part) for part in split.parts]
     room = 0
@@ -104,5 +107,5 @@ def packed(split: Split, *, length: Callable[[str], int], longest: int) -> Split
             room -= size + 1
         else:
             found.add(part, after)
-            room = longest - size
+            room = together - size
     return found

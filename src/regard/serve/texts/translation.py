@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
@@ -14,6 +14,14 @@ from regard.serve.texts.documents import Document
 from regard.serve.texts.marked import Marked
 
 
+@dataclass(frozen=True)
+class Translated:
+    """A document in another language: texts, best first, and whether a part of the best was cut at `max_length`."""
+
+    texts: list[str]
+    truncated: bool = False
+
+
 @dataclass
 class _Part:
     """A part of a document: what the model is asked, and what it has answered to each piece, best first."""
@@ -21,6 +29,7 @@ class _Part:
     marked: Marked
     pieces: list[Marked] = field(default_factory=list)
     answers: list[list[str]] = field(default_factory=list)
+    truncated: bool = False
 
     def said(self, place: int) -> str:
         """The answer at this place of the ranking; the last one where there are not so many."""
@@ -36,19 +45,39 @@ async def translate(
     *,
     glossary: Mapping[str, str] | None = None,
     alternatives: int = 0,
-) -> list[list[str]]:
-    """Each document in the language of the model's answers, and up to so many alternatives, best first."""
+) -> list[Translated]:
+    """Each document in the language of the model's answers, and up to so many alternatives."""
     parts = [[_Part(part.with_terms(glossary or {})) for part in document.parts] for document in documents]
     asked = [part for several in parts for part in several if part.marked.has_letters]
-    await asyncio.gather(*(_split(server, entry, part) for part in asked))
-    await asyncio.gather(
-        *(_answer(server, entry, asked, alternatives=alternatives, marked=marked) for marked in (False, True))
-    )
-    ranked = [
-        [document.joined([part.said(place) for part in several]) for place in range(alternatives + 1)]
+    await _all([_split(server, entry, part) for part in asked])
+    wanted = [(part, place) for part in asked for place in range(len(part.pieces)) if not part.answers[place]]
+    plain = [each for each in wanted if not _piece(*each).marks]
+    marked = [each for each in wanted if _piece(*each).marks]  # for these the alignment is needed
+    aligned: dict[str, JsonValue] = {"alignment": True} if "alignment" in entry.facts.options else {}
+    options: dict[str, JsonValue] = {"n_best": alternatives + 1} if alternatives else {}
+    asking = ((plain, options), (marked, {**options, **aligned}))
+    await _all([_answer(server, entry, some, given) for some, given in asking if some])
+    return [
+        _translated(document, several, alternatives=alternatives)
         for document, several in zip(documents, parts, strict=True)
     ]
-    return [list(dict.fromkeys(texts)) for texts in ranked]
+
+
+def _translated(document: Document, parts: Sequence[_Part], *, alternatives: int) -> Translated:
+    ranked = [document.joined([part.said(place) for part in parts]) for place in range(alternatives + 1)]
+    return Translated(list(dict.fromkeys(ranked)), truncated=any(part.truncated for part in parts))
+
+
+async def _all(several: Sequence[Coroutine[None, None, None]]) -> None:
+    """Do several things at once. A single one, such as the sentence of most requests, needs no task of its own."""
+    if len(several) == 1:
+        await several[0]
+    else:
+        await asyncio.gather(*several)
+
+
+def _piece(part: _Part, place: int) -> Marked:
+    return part.pieces[place]
 
 
 async def _split(server: Server, entry: Entry, part: _Part) -> None:
@@ -65,22 +94,18 @@ async def _split(server: Server, entry: Entry, part: _Part) -> None:
     part.answers = [[] if piece.has_letters else [piece.unchanged()] for piece in part.pieces]
 
 
-async def _answer(server: Server, entry: Entry, parts: Sequence[_Part], *, alternatives: int, marked: bool) -> None:
-    """Ask for the pieces with marks, for which the alignment is needed, or for those without."""
-    wanted = [
-        (part, place)
-        for part in parts
-        for place, piece in enumerate(part.pieces)
-        if bool(piece.marks) == marked and not part.answers[place]
-    ]
-    options: dict[str, JsonValue] = {"n_best": alternatives + 1} if alternatives else {}
-    if marked and "alignment" in entry.facts.options:
-        options["alignment"] = True
+async def _answer(
+    server: Server, entry: Entry, wanted: Sequence[tuple[_Part, int]], options: Mapping[str, JsonValue]
+) -> None:
+    """Ask for pieces of parts."""
     for start in range(0, len(wanted), server.limits.batch):
         some = wanted[start : start + server.limits.batch]
-        found = await server.ask(entry.name, [part.pieces[place].text.strip() for part, place in some], options)
+        texts = [_piece(*each).text.strip() for each in some]
+        found = await server.ask(entry.name, texts, options, split=False)
         for (part, place), answered in zip(some, found, strict=True):
-            part.answers[place] = [_rendered(part.pieces[place], each) for each in _rows(answered.answer)]
+            rows = _rows(answered.answer)
+            part.answers[place] = [_rendered(part.pieces[place], each) for each in rows]
+            part.truncated |= "truncated" in rows[0]
 
 
 def _rendered(piece: Marked, answer: Mapping[str, JsonValue]) -> str:
