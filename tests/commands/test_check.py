@@ -45,3 +45,29 @@ def test_exit_codes(call, tmp_path):
     assert itself.code == 2
     assert "is the data itself" in itself.err
     assert call("check", tmp_path / "nothing.tsv").code == 2
+
+
+def test_defects_do_not_hide_what_a_file_holds(call, tmp_path):
+    rows = [(f"sentence {number} is a text", f"Satz {number} ist ein Text") for number in range(40)]
+    defects = (
+        b"a line without a tab\n"
+        + b"a NUL\0 is here now\tein NUL ist jetzt hier\n"
+        + "der Bär\tthe bear\n".encode("cp1252")
+    )
+    (tmp_path / "data.tsv").write_bytes(tsv(rows).encode() + defects)
+    result = call("check", tmp_path / "data.tsv", "--fix", tmp_path / "out.tsv", "--json")
+    assert "data.tsv is read as pairs: it has two columns of text; --as chooses" in result.err
+    report = json.loads(result.out)
+    found = {each["name"]: each["examples"][0]["line"] for each in report["findings"]}
+    assert {"columns": 41, "NUL": 42, "encoding": 43}.items() <= found.items()
+    assert (tmp_path / "out.tsv").read_text(encoding="utf-8").startswith(tsv(rows))
+
+
+def test_plain_text_in_another_encoding_is_mended_and_a_binary_file_refused(call, tmp_path):
+    (tmp_path / "latin.txt").write_bytes("die Straße und die Bäume\n".encode("cp1252"))
+    assert call("check", tmp_path / "latin.txt", "--fix", tmp_path / "out.txt").code == 0
+    assert (tmp_path / "out.txt").read_text(encoding="utf-8") == "die Straße und die Bäume\n"
+    (tmp_path / "binary.tsv").write_bytes(b"\0\1\2\tab" * 50)
+    refused = call("check", tmp_path / "binary.tsv")
+    assert refused.code == 2
+    assert "is a binary file" in refused.err

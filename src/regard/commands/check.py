@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from regard.data.files import Column
+from regard.data.files import Column, is_numbered
 from regard.doctor.examine import Form, Wanted, examine
+from regard.doctor.reading import lines
 from regard.doctor.report import Report
 from regard.durable import make_directory
 from regard.errors import RegardError
-from regard.recipes.own_data import find_columns, recipe_for
+from regard.recipes.own_data import LOOKED_AT, Sample, columns_of, look_at, recipe_of, sample_of
 
 FORMS: dict[str, Form] = {"pairs": "pairs", "labels": "labels"}
-Counter = Callable[[int], None]
+CALLED = {"pairs": "pairs", "labels": "labelled texts", "text": "plain text"}
+BINARY = 0.1  # share of NULs from which on a file is no text
+More = Callable[[int], None]
 Writer = Callable[[list[str]], object]
 ROLES = {"pairs": ("source", "target"), "labels": ("text", "label")}
 
@@ -37,11 +42,12 @@ def check(
 ) -> bool:
     """Look for defects, print what was found, write what is left to `fix`. → whether nothing was found"""
     files = (data,) if target is None else (data, target)
-    form = form or ("pairs" if target is not None else _form(data))
+    console = Console(stderr=True)
+    sample = _beginning(data) if target is None else None
+    form = form or ("pairs" if sample is None else _form(data, sample, console))
     if languages and len(languages) != (2 if form == "pairs" else 1):
         raise RegardError(f"--languages names {len(languages)} languages; give one for each text of an example: en,de")
-    wanted = Wanted(form, files, _columns(data, form) if target is None else None, languages, test)
-    console = Console(stderr=True)
+    wanted = Wanted(form, files, _columns(sample, form) if sample else None, languages, test)
     with _counting(console) as more, _writing(fix, wanted) as write:
         report, rows = examine(wanted, more=more)
         for cells in rows:
@@ -50,15 +56,34 @@ def check(
     return report.clean
 
 
-def _form(name: str) -> Form:
-    return FORMS.get(recipe_for(name)[0], "text")
+def _form(name: str, sample: Sample, console: Console) -> Form:
+    """What a file holds by its beginning, which is said, because a wrong guess is not seen otherwise."""
+    recipe, why = recipe_of(sample, name)
+    form = FORMS.get(recipe, "text")
+    console.print(
+        f"{name} is read as {CALLED[form]}: {why}; --as chooses", markup=False, highlight=False, soft_wrap=True
+    )
+    return form
 
 
-def _columns(name: str, form: Form) -> tuple[Column, ...] | None:
+def _beginning(name: str) -> Sample:
+    """The beginning of a file, whatever is wrong with it. Lines that have not as many columns as most are left out, so
+    that a few defects do not hide what the file holds."""
+    if not is_numbered(name):
+        return look_at(name)
+    texts = [text for _, text in islice(lines(name, Report([name])), LOOKED_AT)]
+    if sum(text.count("\0") for text in texts) > BINARY * sum(map(len, texts)):
+        raise RegardError(f"{name} is a binary file; give text, .jsonl or .parquet, named as such")
+    tabs = Counter(text.count("\t") for text in texts if text.strip())
+    most = max(tabs, key=tabs.__getitem__, default=0)
+    return sample_of(name, [text for text in texts if not text.strip() or text.count("\t") == most])
+
+
+def _columns(sample: Sample, form: Form) -> tuple[Column, ...] | None:
     """The columns of a file that names them; None for all columns of a TSV without a header."""
     if form == "text":
         return None
-    found, _ = find_columns(name, ROLES[form])
+    found, _ = columns_of(sample, ROLES[form])
     chosen = tuple(found[role] for role in ROLES[form] if role in found)
     return None if len(chosen) < 2 or chosen == (1, 2) else chosen
 
@@ -71,7 +96,7 @@ def _show(report: Report, *, as_json: bool, fixed: bool) -> None:
 
 
 @contextmanager
-def _counting(console: Console) -> Iterator[Counter]:
+def _counting(console: Console) -> Iterator[More]:
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(show_speed=True))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:
         line = shown.add_task("checking", total=None)

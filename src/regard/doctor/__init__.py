@@ -6,7 +6,7 @@ texts        rules on one text
 pairs        rules on a source and its target
 corpus       rules that compare examples: duplicates, many targets, leakage, labels
 languages    scripts, and languages with the extra `check`
-drift        where the lines of two files stop to belong together
+drift        where the lines of two files stop belonging together
 report       counts and examples of what was found, for people and as JSON
 examine      all rules on one data set, and what is left of it
 

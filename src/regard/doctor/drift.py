@@ -1,4 +1,4 @@
-"""Where the lines of two files stop to belong together.
+"""Where the lines of two files stop belonging together.
 
 The lengths of a text and of its translation go together. If a file has lost a line, all later lines have the lengths of
 the lines before or after their partners. With s_k(i) = −|log length(a_{i+k}) − log length(b_i)|, the place p of a drift

@@ -86,7 +86,7 @@ class Report:
         if not self.findings:
             console.print(f"{self.examples:,} examples: nothing was found")
         else:
-            become = ("mended", "dropped", "kept") if fixed else ("can be mended", "to drop", "only told")
+            become = ("mended", "dropped", "kept") if fixed else ("can be mended", "to drop", "only reported")
             table = Table("defect", *become, "first", title=f"{self.examples:,} examples, {self.left:,} would be left")
             if fixed:
                 table.title = f"{self.examples:,} examples, {self.left:,} are left"
