@@ -125,7 +125,7 @@ def bias_of(shape: str, batch: int, queries: int, keys: int) -> Tensor | None:
 
 
 @pytest.mark.parametrize("batch", [0, 1, BATCH])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data(), st.sampled_from(BIAS_SHAPES), st.booleans(), st.integers(0, 999))
 def test_in_single_precision_every_size_and_pattern_gives_the_equation(
     batch: int, data: st.DataObject, shape: str, forbids: bool, seed: int

@@ -166,6 +166,8 @@ def test_a_run_that_is_resumed_ends_with_the_same_weights(tmp_path: Path, task: 
         ("transformer", {"attention": "linformer", "position": "shaw"}, "never computes the score of a pair"),
         ("transformer", {"decoder_attention": "linformer"}, "decoder_attention"),
         ("bert", {"window": 5}, 'a setting of attention = "window" or "big_bird"'),
+        ("bert", {"attention": "linformer", "rank": 65, "maximum": 64}, "more than the 64 positions"),
+        ("bert", {"attention": "performer", "features": 7, "hyperbolic": "true"}, "choose an even number"),
         ("bert", {"attention": "performer", "rank": 5}, 'a setting of attention = "linformer"'),
         ("bert", {"attention": "big_bird", "blocks": 4, "window": 8}, "an odd number of blocks"),
         ("bert", {"attention": "nearest"}, "attention"),

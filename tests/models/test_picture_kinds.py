@@ -178,10 +178,10 @@ def test_a_run_that_is_resumed_ends_with_the_same_weights(kind: str, tmp_path: P
 
 def test_another_kind_in_a_bundled_recipe_has_its_own_settings() -> None:
     told: list[str] = []
-    found = recipes.load("fashion-mnist", ["model.kind=swin", "model.window=4"], tell=told.append)
+    found = recipes.load("cifar10", ["model.kind=swin", "model.window=4"], tell=told.append)
     assert found.model == models.config_class("swin")(window=4)
     assert any('for kind = "vit" and is not used' in each for each in told)
     told.clear()
-    same = recipes.load("fashion-mnist", ["model.kind=vit"], tell=told.append)
-    assert same.model == recipes.load("fashion-mnist").model
+    same = recipes.load("cifar10", ["model.kind=vit"], tell=told.append)
+    assert same.model == recipes.load("cifar10").model
     assert told == []

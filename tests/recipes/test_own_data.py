@@ -10,8 +10,8 @@ import pytest
 from regard import recipes
 from regard.errors import RegardError
 from regard.recipes.own_data import find_columns, recipe_for
-from regard.tasks.classify import Classify
-from regard.tasks.tag import Tag
+from regard.tasks.classify.task import Classify
+from regard.tasks.tag.task import Tag
 
 DRAW = random.Random(1)
 TEXTS = [" ".join(DRAW.choices("abcdefghijklmnop", k=DRAW.randint(4, 9))) for _ in range(60)]

@@ -94,7 +94,7 @@ def test_a_change_may_be_any_toml_or_a_plain_string():
         ("training.steps=many", "training.steps = 'many': input should be a valid integer"),
         ("training.steps=0", "greater than or equal to 1"),
         ("model.kind=transfromer", "did you mean 'transformer'"),
-        ("model.preset=huge", "There are tiny, small, base, big, auto"),
+        ("model.preset=huge", "there are tiny, small, base, big, auto"),
         ("tokenizer.kind=bep", "input should be 'bpe'"),
         ("decoding.n_best=9", "n_best=9 exceeds beam=5"),
         ("steps", "expected KEY=VALUE"),
@@ -110,6 +110,12 @@ def test_a_mistake_is_named_with_what_to_do(change: str, sentence: str):
 def test_a_recipe_that_is_not_there_or_not_toml(tmp_path: Path):
     with pytest.raises(RegardError, match="did you mean 'pairs'"):
         recipes.load("pair")
+    with pytest.raises(RegardError, match="recipe 'xyz' is unknown; there are addition, "):
+        recipes.load("xyz")
+    with pytest.raises(RegardError, match=r"my.tsv does not exist; check the path"):
+        recipes.load("my.tsv")
+    with pytest.raises(RegardError, match="is a folder without pictures"):
+        recipes.load(tmp_path)
     with pytest.raises(RegardError, match="does not exist"):
         recipes.load(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("a = = 3")

@@ -19,7 +19,6 @@ B batch  H heads  N = B·H  L length  D width of a head  m features  P chunks of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -27,6 +26,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from regard.attention.segments import Place, Space, cut, empty_like, hidden_part, paste, precise_type, segments
 
 ROWS = 4096  # rows of all heads in a segment of `gather` and `read`
 CHUNK = 64  # positions within which `look_back` computes every pair
@@ -58,7 +59,7 @@ class Sums(NamedTuple):
     def empty(cls, value: Tensor, w: Tensor) -> Sums:
         """The sum over no keys, for values (B, H, K, D) and directions w (m, D)."""
         rows = value.shape[0] * value.shape[1]
-        precise = _precise(value)
+        precise = precise_type(value)
         scaled = torch.zeros(rows, len(w), value.shape[3] + 1, dtype=precise, device=value.device)
         return cls(scaled, torch.full((rows, len(w)), NOTHING, dtype=precise, device=value.device))
 
@@ -104,15 +105,16 @@ class _Gather(torch.autograd.Function):
     def forward(
         context: Any, key: Tensor, value: Tensor, w: Tensor, hidden: Tensor | None, scaled: Tensor, logs: Tensor
     ) -> tuple[Tensor, Tensor]:
-        first, scaled, space = logs, scaled.clone(), _Space(scaled, kept=any(context.needs_input_grad))
+        first, scaled, space = logs, scaled.clone(), Space(scaled, kept=any(context.needs_input_grad))
         kept: list[Tensor] = []  # the features of each segment, and their scale
-        for place in _segments(key):
-            k = _cut(key, place)
-            logits = _key_logits(k, w, _half_norm(k, _part(hidden, place, key.device)).unsqueeze(2), space)  # (N, m, C)
+        for place in _whole_segments(key):
+            k = cut(key, place)
+            norm = _half_norm(k, hidden_part(hidden, place, key.device))
+            logits = _key_logits(k, w, norm.unsqueeze(2), space)  # (N, m, C)
             now = torch.maximum(logs, logits.amax(-1))
             scaled.mul_((logs - now).exp().unsqueeze(-1))
             features = logits.sub_(now.unsqueeze(-1)).exp_()
-            scaled.baddbmm_(features, _with_ones(_cut(value, place))[0])
+            scaled.baddbmm_(features, _with_ones(cut(value, place))[0])
             logs = now
             kept += [features, now] if space.kept else []
         context.save_for_backward(key, value, w, first, logs, *kept)
@@ -123,14 +125,14 @@ class _Gather(torch.autograd.Function):
     @once_differentiable
     def backward(context: Any, to_scaled: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         key, value, w, first, logs, *kept = context.saved_tensors
-        to_key, to_value, space = _like(key), _like(value), _Space(to_scaled)
-        for place, features, scale in zip(_segments(key), kept[::2], kept[1::2], strict=True):
-            k, v = _cut(key, place), _with_ones(_cut(value, place))[0]
+        to_key, to_value, space = empty_like(key), empty_like(value), Space(to_scaled)
+        for place, features, scale in zip(_whole_segments(key), kept[::2], kept[1::2], strict=True):
+            k, v = cut(key, place), _with_ones(cut(value, place))[0]
             to_sum = to_scaled * (scale - logs).exp().unsqueeze(-1)
             to_v = torch.bmm(features.mT, to_sum)
             to_logits = torch.bmm(to_sum, v.mT, out=space("to", *features.shape)).mul_(features)
-            _paste(to_key, place, _through_keys(to_logits, w, k, (v * to_v).sum(-1, keepdim=True)))
-            _paste(to_value, place, to_v[..., :-1].unsqueeze(0))
+            paste(to_key, place, _through_keys(to_logits, w, k, (v * to_v).sum(-1, keepdim=True)))
+            paste(to_value, place, to_v[..., :-1].unsqueeze(0))
         to_before = to_scaled * (first - logs).exp().unsqueeze(-1)
         return to_key, to_value, None, None, to_before, None
 
@@ -138,12 +140,12 @@ class _Gather(torch.autograd.Function):
 class _Read(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, query: Tensor, w: Tensor, scaled: Tensor, logs: Tensor) -> Tensor:
-        out, space = _like(query, scaled.shape[-1] - 1), _Space(scaled, kept=any(context.needs_input_grad))
+        out, space = empty_like(query, scaled.shape[-1] - 1), Space(scaled, kept=any(context.needs_input_grad))
         kept: list[Tensor] = []  # the features of each segment, and 1 / den
-        for place in _segments(query):
-            features, largest = _query_features(_cut(query, place)[0], w, logs, space)
+        for place in _whole_segments(query):
+            features, largest = _query_features(cut(query, place)[0], w, logs, space)
             found, norm = _divided(torch.bmm(features, scaled), largest)
-            _paste(out, place, found.unsqueeze(0))
+            paste(out, place, found.unsqueeze(0))
             kept += [features, (largest - norm).exp_()] if space.kept else []
         context.save_for_backward(query, w, scaled, out, *kept)
         return out
@@ -152,12 +154,12 @@ class _Read(torch.autograd.Function):
     @once_differentiable
     def backward(context: Any, above: Tensor) -> tuple[Tensor | None, ...]:
         query, w, scaled, out, *kept = context.saved_tensors
-        to_query, to_scaled, space = _like(query), torch.zeros_like(scaled), _Space(scaled)
-        for place, features, share in zip(_segments(query), kept[::2], kept[1::2], strict=True):
-            to_found = _to_found(_cut(above, place), _cut(out, place))[0].mul_(share)
+        to_query, to_scaled, space = empty_like(query), torch.zeros_like(scaled), Space(scaled)
+        for place, features, share in zip(_whole_segments(query), kept[::2], kept[1::2], strict=True):
+            to_found = _to_found(cut(above, place), cut(out, place))[0].mul_(share)
             to_scaled.baddbmm_(features.mT, to_found)
             to_logits = torch.bmm(to_found, scaled.mT, out=space("to", *features.shape)).mul_(features)
-            _paste(to_query, place, _times(to_logits, w).unsqueeze(0))
+            paste(to_query, place, _times(to_logits, w).unsqueeze(0))
         return to_query, None, to_scaled, None
 
 
@@ -174,22 +176,24 @@ class _LookBack(torch.autograd.Function):
         scaled: Tensor,
         logs: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        places = list(_segments(query, CHUNK, CHUNKS))
+        places = list(segments(query, CHUNK, CHUNKS))
         keeps = any(context.needs_input_grad)
         # the sums before each segment, and after the last; without gradients the last alone
         sums = scaled.new_empty(len(places) + 1 if keeps else 1, *scaled.shape)
         sums[0] = scaled
-        scales, norms, out, space = [logs], [], _like(value), _Space(scaled)
+        scales, norms, out, space = [logs], [], empty_like(value), Space(scaled)
         for number, place in enumerate(places):
             before, after = (sums[number], sums[number + 1]) if keeps else (sums[0], sums[0])
-            segment = _Segment(_cut(key, place), _cut(value, place), w_keys, _part(hidden, place, key.device), space)
+            segment = _Segment(
+                cut(key, place), cut(value, place), w_keys, hidden_part(hidden, place, key.device), space
+            )
             segment.sum_up(before, scales[-1])
-            q = _cut(query, place).flatten(0, 1)
+            q = cut(query, place).flatten(0, 1)
             features, largest = _query_features(q, w_queries, segment.reference, space)
             found = torch.bmm(features, segment.before_chunks).mul_(segment.carried)
             found.baddbmm_(torch.bmm(features, segment.features).mul_(segment.pairs), segment.values)
             found, norm = _divided(found, largest)
-            _paste(out, place, found.unflatten(0, (place.chunks, len(scaled))))
+            paste(out, place, found.unflatten(0, (place.chunks, len(scaled))))
             norms.append(norm)
             scales.append(segment.write_after(after))
         context.save_for_backward(query, key, value, w_queries, w_keys, hidden, out, sums, *scales, *norms)
@@ -200,17 +204,17 @@ class _LookBack(torch.autograd.Function):
     @once_differentiable
     def backward(context: Any, above: Tensor, to_after: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, w_queries, w_keys, hidden, out, sums, *rest = context.saved_tensors
-        places = list(_segments(query, CHUNK, CHUNKS))
+        places = list(segments(query, CHUNK, CHUNKS))
         scales, norms = rest[: len(places) + 1], rest[len(places) + 1 :]
-        to_query, to_key, to_value, space = _like(query), _like(key), _like(value), _Space(sums)
+        to_query, to_key, to_value, space = empty_like(query), empty_like(key), empty_like(value), Space(sums)
         for number in reversed(range(len(places))):
             place = places[number]
-            k = _cut(key, place)
-            segment = _Segment(k, _cut(value, place), w_keys, _part(hidden, place, key.device), space)
+            k = cut(key, place)
+            segment = _Segment(k, cut(value, place), w_keys, hidden_part(hidden, place, key.device), space)
             segment.sum_up(sums[number], scales[number])
             shift = segment.reference.unsqueeze(1) - norms[number]
-            features = _query_logits(_cut(query, place).flatten(0, 1), w_queries, shift, space).exp_()
-            to_found = _to_found(_cut(above, place), _cut(out, place)).flatten(0, 1)  # (P·N, C, D + 1)
+            features = _query_logits(cut(query, place).flatten(0, 1), w_queries, shift, space).exp_()
+            to_found = _to_found(cut(above, place), cut(out, place)).flatten(0, 1)  # (P·N, C, D + 1)
             to_carried = to_found * segment.carried
             later, to_before = segment.to_sums(features, to_carried, to_after)
             to_pairs = torch.bmm(to_found, segment.values.mT).mul_(segment.pairs)
@@ -218,13 +222,13 @@ class _LookBack(torch.autograd.Function):
 
             to_logits = torch.bmm(to_carried, segment.before_chunks.mT, out=space("to", *features.shape))
             to_logits.baddbmm_(to_pairs, segment.features.mT).mul_(features)
-            _paste(to_query, place, _times(to_logits, w_queries).unflatten(0, k.shape[:2]))
+            paste(to_query, place, _times(to_logits, w_queries).unflatten(0, k.shape[:2]))
 
             to_v = torch.bmm(segment.features.mT, later).mul_(segment.kept).baddbmm_(pairs.mT, to_found)
             to_logits = torch.bmm(later, segment.kept_values.mT, out=space("to", *segment.features.shape))
             to_logits.baddbmm_(features.mT, to_pairs).mul_(segment.features)
-            _paste(to_key, place, _through_keys(to_logits, w_keys, k, (segment.values * to_v).sum(-1, keepdim=True)))
-            _paste(to_value, place, to_v[..., :-1].unflatten(0, k.shape[:2]))
+            paste(to_key, place, _through_keys(to_logits, w_keys, k, (segment.values * to_v).sum(-1, keepdim=True)))
+            paste(to_value, place, to_v[..., :-1].unflatten(0, k.shape[:2]))
             to_after = to_before * (scales[number] - segment.start).exp().unsqueeze(-1)
         return to_query, to_key, to_value, None, None, None, to_after, None
 
@@ -236,7 +240,7 @@ class _Segment:
     less `start`; the features of key j have the scale exp(start_r + top_j).
     """
 
-    def __init__(self, key: Tensor, value: Tensor, w: Tensor, hidden: Tensor | None, space: _Space) -> None:
+    def __init__(self, key: Tensor, value: Tensor, w: Tensor, hidden: Tensor | None, space: Space) -> None:
         self.key, self.w, self.space = key, w, space
         self.norm = _half_norm(key, hidden)  # (P, N, C)
         self.values = _with_ones(value).flatten(0, 1)  # (P·N, C, D + 1)
@@ -295,76 +299,9 @@ class _Segment:
         return total.masked_fill(total < LEAST, 1.0).reciprocal_()
 
 
-class _Space:
-    """Memory that all segments use, one after the other: asking the system for it each time would take long.
-
-    What is `kept` for the backward pass has memory of its own.
-    """
-
-    def __init__(self, like: Tensor, *, kept: bool = False) -> None:
-        self._like, self.kept, self._held = like, kept, dict[str, Tensor]()
-
-    def __call__(self, name: str, *shape: int) -> Tensor:
-        if self.kept:
-            return self._like.new_empty(shape)
-        size = math.prod(shape)
-        if name not in self._held or self._held[name].numel() < size:
-            self._held[name] = self._like.new_empty(size)
-        return self._held[name][:size].view(shape)
-
-
-class _Place(NamedTuple):
-    """Positions of a segment: `chunks` of `chunk` positions from `start` on, of which `length` exist."""
-
-    start: int
-    length: int
-    chunk: int
-    chunks: int
-
-
-def _segments(x: Tensor, chunk: int | None = None, chunks: int = 1) -> Iterator[_Place]:
-    """The segments of x (B, H, L, D), chunks of equal size."""
-    rows, length = x.shape[0] * x.shape[1], x.shape[2]
-    chunk = max(CHUNK, ROWS // max(rows, 1)) if chunk is None else chunk
-    chunk = max(1, min(chunk, length))
-    for start in range(0, length, chunk * chunks):
-        here = min(chunk * chunks, length - start)
-        yield _Place(start, here, chunk, -(-here // chunk))
-
-
-def _cut(x: Tensor, place: _Place) -> Tensor:
-    """A segment of x (B, H, L, D), filled up with zeros: (P, N, C, D); one chunk of one text is a view"""
-    part = x[:, :, place.start : place.start + place.length].to(_precise(x))
-    missing = place.chunk * place.chunks - place.length
-    part = F.pad(part, (0, 0, 0, missing)) if missing else part
-    if place.chunks == 1:
-        return part.flatten(0, 1).unsqueeze(0)
-    return part.unflatten(2, (place.chunks, place.chunk)).permute(2, 0, 1, 3, 4).flatten(1, 2).contiguous()
-
-
-def _part(hidden: Tensor | None, place: _Place, device: torch.device) -> Tensor | None:
-    """Which keys of a segment are hidden, or beyond its end: (P, B, 1, C), or None for none."""
-    missing = place.chunk * place.chunks - place.length
-    if hidden is None:
-        if not missing:
-            return None
-        beyond = torch.arange(place.chunk * place.chunks, device=device) >= place.length
-        return beyond.view(place.chunks, 1, 1, place.chunk)
-    part = F.pad(hidden[:, place.start : place.start + place.length], (0, missing), value=True)
-    return part.unflatten(1, (place.chunks, place.chunk)).transpose(0, 1).unsqueeze(2)
-
-
-def _paste(whole: Tensor, place: _Place, part: Tensor) -> None:
-    """Write a segment (P, N, C, D) into a tensor (B, H, L, D)."""
-    batch, heads = whole.shape[:2]
-    rows = part.unflatten(1, (batch, heads)).permute(1, 2, 0, 3, 4).flatten(2, 3)  # (B, H, P·C, D)
-    whole[:, :, place.start : place.start + place.length] = rows[:, :, : place.length]
-
-
-def _like(x: Tensor, width: int | None = None) -> Tensor:
-    """An empty tensor (B, H, L, D) whose heads of one position are adjacent, so that merging heads copies nothing."""
-    batch, heads, length, own = x.shape
-    return x.new_empty(batch, length, heads, own if width is None else width).transpose(1, 2)
+def _whole_segments(x: Tensor) -> Iterator[Place]:
+    """The segments of x (B, H, L, D) for sums over all of it: one chunk each, of up to `ROWS` rows of all heads."""
+    return segments(x, max(CHUNK, ROWS // max(x.shape[0] * x.shape[1], 1)))
 
 
 def _with_ones(value: Tensor) -> Tensor:
@@ -372,7 +309,7 @@ def _with_ones(value: Tensor) -> Tensor:
     return F.pad(value, (0, 1), value=1.0)
 
 
-def _key_logits(key: Tensor, w: Tensor, shift: Tensor, space: _Space) -> Tensor:
+def _key_logits(key: Tensor, w: Tensor, shift: Tensor, space: Space) -> Tensor:
     """w·k − shift: key (P, N, C, D), shift broadcastable to (P·N, m, C) → (P·N, m, C)"""
     rows = key.flatten(0, 1)
     logits = space("key logits", len(rows), len(w), rows.shape[1])
@@ -394,14 +331,14 @@ def _through_keys(to_logits: Tensor, w: Tensor, key: Tensor, total: Tensor) -> T
     return through.addcmul_(key, total.view(*key.shape[:3], 1), value=-(key.shape[-1] ** -0.5))
 
 
-def _query_logits(query: Tensor, w: Tensor, shift: Tensor, space: _Space) -> Tensor:
+def _query_logits(query: Tensor, w: Tensor, shift: Tensor, space: Space) -> Tensor:
     """w·q + shift: query (N, C, D), shift broadcastable to (N, C, m) → (N, C, m)"""
     logits = space("query logits", *query.shape[:2], len(w))
     torch.mm(query.flatten(0, 1), w.mT, out=logits.flatten(0, 1))
     return logits.add_(shift)
 
 
-def _query_features(query: Tensor, w: Tensor, logs: Tensor, space: _Space) -> tuple[Tensor, Tensor]:
+def _query_features(query: Tensor, w: Tensor, logs: Tensor, space: Space) -> tuple[Tensor, Tensor]:
     """exp(w·q + a) divided by the largest of each query, and its logarithm (N, C, 1)."""
     logits = _query_logits(query, w, logs.unsqueeze(1), space)
     largest = logits.amax(-1, keepdim=True)
@@ -424,7 +361,3 @@ def _divided(found: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
 def _to_found(above: Tensor, out: Tensor) -> Tensor:
     """The gradient of [num ; den] (…, D + 1) where den is 1."""
     return torch.cat([above, -(above * out).sum(-1, keepdim=True)], -1)
-
-
-def _precise(x: Tensor) -> torch.dtype:
-    return torch.promote_types(x.dtype, torch.float32)

@@ -1,4 +1,4 @@
-"""The residual block of convolutional networks, with anything in the place of its convolution over space.
+"""The two residual blocks of convolutional networks: one with anything in the place of its convolution over space.
 
 N pictures  C channels  R rows  S columns
 """
@@ -26,21 +26,43 @@ class Bottleneck(nn.Module):
 
     def __init__(self, channels: int, *, width: int, spatial: nn.Module, halve: bool = False) -> None:
         super().__init__()
-        outputs = EXPANSION * width
+        self.channels, self.halve = EXPANSION * width, halve
         self.reduce = nn.Conv2d(channels, width, 1, bias=False)
         self.spatial = spatial
-        self.expand = nn.Conv2d(width, outputs, 1, bias=False)
+        self.expand = nn.Conv2d(width, self.channels, 1, bias=False)
         self.norms = nn.ModuleList([group_norm(width), group_norm(width)])
-        self.last_norm = group_norm(outputs)
-        self.halve = halve
-        self.shortcut = nn.Conv2d(channels, outputs, 1, bias=False) if halve or channels != outputs else nn.Identity()
-        nn.init.zeros_(self.last_norm.weight)
+        self.last_norm = _last_norm(self.channels)
+        self.shortcut = _shortcut(channels, self.channels, halve=halve)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.norms[0](self.reduce(x)).relu()
         y = self.spatial(y)
         y = self.norms[1](halved(y) if self.halve else y).relu()
         y = self.last_norm(self.expand(y))
+        return (self.shortcut(halved(x) if self.halve else x) + y).relu()
+
+
+class Basic(nn.Module):
+    """Two convolutions of 3 × 3.
+
+        y = relu( x′ + norm(W₂ ∗ relu(norm(W₁ ∗ x))) )                                    He 2016, figure 5, on the left
+
+    x (N, C, R, S) → (N, `width`, R, S), or (N, `width`, ⌈R/2⌉, ⌈S/2⌉) with `halve`: then the first convolution takes
+    every second place. x′ and the norms are those of a bottleneck. A network of few channels is faster with this block
+    than with bottlenecks of as many parameters, since fewer channels are normed and kept for the backward pass.
+    """
+
+    def __init__(self, channels: int, *, width: int, halve: bool = False) -> None:
+        super().__init__()
+        self.channels, self.halve = width, halve
+        self.first = nn.Conv2d(channels, width, 3, stride=2 if halve else 1, padding=1, bias=False)
+        self.second = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.norm = group_norm(width)
+        self.last_norm = _last_norm(width)
+        self.shortcut = _shortcut(channels, width, halve=halve)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.last_norm(self.second(self.norm(self.first(x)).relu()))
         return (self.shortcut(halved(x) if self.halve else x) + y).relu()
 
 
@@ -52,17 +74,41 @@ def halved(x: Tensor) -> Tensor:
 def bottlenecks(
     layers: Sequence[int], width: int, spatial: Callable[[int], nn.Module]
 ) -> Iterator[tuple[int, Bottleneck]]:
-    """The blocks of a residual network after a stem of `width` channels, each with the number of its stage from 0.
+    """The bottlenecks of a residual network after a stem of `width` channels, each with the number of its stage from 0.
 
-    From stage to stage there are twice the channels, and half the rows and columns. `spatial(width)` makes what is in
-    the middle of a block.
+    `spatial(width)` makes what is in the middle of a block.
     """
     channels = width
+    for stage, halve in _places(layers):
+        block = Bottleneck(channels, width=width << stage, spatial=spatial(width << stage), halve=halve)
+        yield stage, block
+        channels = block.channels
+
+
+def basics(layers: Sequence[int], width: int) -> Iterator[tuple[int, Basic]]:
+    """The basic blocks of a residual network after a stem of `width` channels, each with the number of its stage."""
+    channels = width
+    for stage, halve in _places(layers):
+        block = Basic(channels, width=width << stage, halve=halve)
+        yield stage, block
+        channels = block.channels
+
+
+def _places(layers: Sequence[int]) -> Iterator[tuple[int, bool]]:
+    """The stage of each block, and whether it halves: from stage to stage, rows and columns do, and channels double."""
     for stage, count in enumerate(layers):
         for number in range(count):
-            halve = stage > 0 and number == 0
-            yield stage, Bottleneck(channels, width=width << stage, spatial=spatial(width << stage), halve=halve)
-            channels = EXPANSION * width << stage
+            yield stage, stage > 0 and number == 0
+
+
+def _shortcut(channels: int, outputs: int, *, halve: bool) -> nn.Module:
+    return nn.Conv2d(channels, outputs, 1, bias=False) if halve or channels != outputs else nn.Identity()
+
+
+def _last_norm(width: int) -> nn.GroupNorm:
+    norm = group_norm(width)
+    nn.init.zeros_(norm.weight)
+    return norm
 
 
 def stem(channels: int, width: int, *, stride: int) -> nn.Sequential:

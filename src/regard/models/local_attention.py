@@ -17,7 +17,7 @@ from regard.errors import RegardError
 from regard.kernels.linear import Linear
 from regard.layers.dropout import Dropout
 from regard.layers.local_attention import LocalAttention
-from regard.layers.residual import EXPANSION, bottlenecks, stem
+from regard.layers.residual import bottlenecks, stem
 from regard.models.facts import Grid, PictureConfig
 
 
@@ -48,10 +48,10 @@ class LocalAttentionNetwork(nn.Module):
         made = bottlenecks(
             c.layers, c.width, lambda width: LocalAttention(width, width=width, heads=c.heads, extent=c.extent)
         )
-        stages, blocks = zip(*made, strict=True)
+        blocks = [block for _, block in made]
         self.blocks = nn.ModuleList(blocks)
         self.dropout = Dropout(c.dropout)
-        self.output = Linear(EXPANSION * c.width << stages[-1], outputs)
+        self.output = Linear(blocks[-1].channels, outputs)
         side, self.sides = Grid(-(-rows // c.stride), -(-columns // c.stride)), list[Grid]()  # where each block looks
         for block in blocks:
             self.sides.append(side)

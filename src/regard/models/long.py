@@ -146,6 +146,14 @@ def _refuse_impossible(form: str, config: LongAttention) -> None:
             f"window = {config.window}: Big Bird's window is an odd number of blocks of {blocks} positions; "
             f"choose {blocks}, {3 * blocks} or {5 * blocks}, or other blocks"
         )
+    maximum = getattr(config, "maximum", None)
+    if form == "linformer" and config.rank and maximum and config.rank > maximum:
+        raise RegardError(
+            f"rank = {config.rank} is more than the {maximum} positions that are projected (maximum), and would cost "
+            "more than exact attention; choose a lower rank"
+        )
+    if form == "performer" and config.hyperbolic and config.features and config.features % 2:
+        raise RegardError(f"features = {config.features}: hyperbolic features come in pairs; choose an even number")
     position = getattr(config, "position", None)
     if form in ("linformer", "performer") and position in ("shaw", "alibi"):
         raise RegardError(

@@ -1,13 +1,14 @@
 """A residual convolutional network with non-local blocks, in which every place looks at all places (Wang 2018).
 
-x ← relu(x′ + bottleneck(x))        He 2016; from stage to stage, twice the channels and half the rows and columns
-x_i ← x_i + W_z Σ_j f(x_i, x_j) g(x_j) / c        after the first bottleneck of the stages in `looks`
+x ← relu(x′ + block(x))        He 2016; from stage to stage, twice the channels and half the rows and columns
+x_i ← x_i + W_z Σ_j f(x_i, x_j) g(x_j) / c        after the first block of the stages in `look`
 logits = W mean(x)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, Self
 
+import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
@@ -15,7 +16,7 @@ from regard.errors import RegardError
 from regard.kernels.linear import Linear
 from regard.layers.dropout import Dropout
 from regard.layers.feature_map import NonLocal, NonLocalScore
-from regard.layers.residual import EXPANSION, bottlenecks, stem
+from regard.layers.residual import Basic, Bottleneck, basics, bottlenecks, stem
 from regard.models.facts import Grid, PictureConfig
 
 
@@ -23,8 +24,9 @@ class NonLocalConfig(PictureConfig):
     """[model] of kind = "non_local"."""
 
     kind: Literal["non_local"] = "non_local"
-    width: PositiveInt = 16  # of the convolutions of the first stage; there are 4 times as many channels between blocks
-    layers: list[PositiveInt] = Field(default=[2, 2, 2], min_length=1)  # bottlenecks of each stage
+    width: PositiveInt = 16  # channels of the 3 × 3 convolutions of the first stage; a bottleneck gives 4 times as many
+    blocks: Literal["bottleneck", "basic"] = "bottleneck"
+    layers: list[PositiveInt] = Field(default=[2, 2, 2], min_length=1)  # blocks of each stage
     look: list[PositiveInt] = Field(default=[2, 3], min_length=1)  # stages with a non-local block, from 1
     score: NonLocalScore = "embedded_gaussian"
     pool: bool = False  # whether keys are the maximum of each 2 × 2 places
@@ -47,19 +49,19 @@ class NonLocalNetwork(nn.Module):
         self.stem = stem(channels, c.width, stride=c.stride)
         self.blocks = nn.ModuleList()
         side, at = Grid(-(-rows // c.stride), -(-columns // c.stride)), 0
-        for stage, block in bottlenecks(c.layers, c.width, lambda width: nn.Conv2d(width, width, 3, padding=1)):
+        for stage, block in _blocks(c):
             begins = stage > at or not self.blocks
             side, at = side.halved() if stage > at else side, stage
             self.blocks.append(block)
             if begins and stage + 1 in c.look:
                 self.looking[len(self.blocks)] = side
-                self.blocks.append(NonLocal(EXPANSION * c.width << stage, score=c.score, pool=c.pool))
+                self.blocks.append(NonLocal(block.channels, score=c.score, pool=c.pool))
         self.dropout = Dropout(c.dropout)
-        self.output = Linear(EXPANSION * c.width << at, outputs)
+        self.output = Linear(block.channels, outputs)
         self.alignment = f"blocks.{max(self.looking)}"
 
     def forward(self, pictures: Tensor) -> Tensor:
-        x = self.stem(pictures)
+        x = self.stem(pictures).contiguous(memory_format=torch.channels_last)  # faster convolutions on CPUs and GPUs
         for block in self.blocks:
             x = block(x)
         return self.output(self.dropout(x.mean((2, 3))))
@@ -75,3 +77,9 @@ class NonLocalNetwork(nn.Module):
 
     def _keys(self, side: Grid) -> Grid:
         return side.halved() if self.pool else side
+
+
+def _blocks(config: NonLocalConfig) -> Iterable[tuple[int, Basic | Bottleneck]]:
+    if config.blocks == "basic":
+        return basics(config.layers, config.width)
+    return bottlenecks(config.layers, config.width, lambda width: nn.Conv2d(width, width, 3, padding=1))

@@ -26,7 +26,7 @@ from regard.checking import check
 from regard.data.pictures.sources import holds_pictures
 from regard.data.splits import DataTable
 from regard.data.whole import SETTINGS, read_text
-from regard.errors import RegardError, shown, unknown_name
+from regard.errors import RegardError, cut, shown, unknown_name
 from regard.models.facts import ModelConfig
 from regard.recipes.body import Pretrained
 from regard.recipes.own_data import entries_for, find_columns, recipe_for
@@ -225,8 +225,20 @@ def _find(recipe: str) -> tuple[str, str]:
     except (OSError, ValueError) as error:
         raise _unreadable(recipe, error) from None
     if recipe not in bundled():
-        raise unknown_name("recipe", recipe, bundled())
+        raise _no_recipe(path)
     return f"recipe {recipe}", (resources.files(__package__) / f"{recipe}.toml").read_text("utf-8")
+
+
+def _no_recipe(path: Path) -> RegardError:
+    """What to say of a name that is neither a recipe nor data."""
+    if path.is_dir():
+        return RegardError(
+            f"{cut(path)} is a folder without pictures; name a file, or a folder with a folder of pictures for each "
+            "label"
+        )
+    if path.suffix or len(path.parts) > 1:
+        return RegardError(f"{cut(path)} does not exist; check the path (here it starts from {Path.cwd()})")
+    return unknown_name("recipe", str(path), bundled())
 
 
 def _unreadable(name: str, error: OSError | ValueError) -> RegardError:

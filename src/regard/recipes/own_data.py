@@ -112,7 +112,11 @@ def recipe_for(name: str) -> tuple[str, str]:
     """The bundled recipe that fits a file or a folder, and why."""
     if why := holds_pictures(name):
         return SEEING, why
-    sample = look_at(name)
+    return recipe_of(look_at(name), name)
+
+
+def recipe_of(sample: Sample, name: str) -> tuple[str, str]:
+    """The bundled recipe that fits a file with this beginning, and why."""
     if sample.lists and not sample.named(RECIPES["tags"]) and (found := sample.a_set()):
         return SETS, f"its column {found['set']!r} holds lists"
     for recipe, roles in RECIPES.items():
@@ -150,7 +154,11 @@ def find_columns(entry: object, roles: Sequence[str]) -> tuple[dict[str, Column]
     name = _first_file(named) if isinstance(named, str) else None
     if name is None:
         return {}, ""
-    sample = look_at(name)
+    return columns_of(look_at(name), roles)
+
+
+def columns_of(sample: Sample, roles: Sequence[str]) -> tuple[dict[str, Column], str]:
+    """The columns of these roles in a file with this beginning, and how they were found."""
     if found := sample.a_set() if "set" in roles else sample.named(roles):
         return found, _told(found, "from the header")
     if sample.in_sentences or sample.stated or sample.width < 2:
@@ -191,7 +199,11 @@ def look_at(name: str) -> Sample:
         except (pyarrow.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
             raise RegardError(f"{name} is not a sound Parquet file ({reason}); fetch or write it again") from None
-    lines = [line for _, line in islice(read_lines(name), LOOKED_AT)]
+    return sample_of(name, [line for _, line in islice(read_lines(name), LOOKED_AT)])
+
+
+def sample_of(name: str, lines: Sequence[str]) -> Sample:
+    """The beginning of a text file that has these lines."""
     full = [line for line in lines if line.strip()]
     if not is_numbered(name) and ".jsonl" in name.lower():
         first = read_object(f"{name}:1", full[0], ("text",)) if full else {}

@@ -68,7 +68,7 @@ def test_drawn_pictures_and_files_may_stand_together(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("9.png\ta caption", r"captions.tsv:7 names .*9.png, which is no file; mend the path"),
+        ("9.png\ta caption", r"captions.tsv:7 names .*9.png, which is not a file; correct the path"),
         ("0.png\t", "captions.tsv:7 has no caption; fill it in"),
         ("\ta caption", "captions.tsv:7 has no path of a picture"),
         ("0.png", "captions.tsv:7 has no tab"),

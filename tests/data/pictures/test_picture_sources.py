@@ -83,6 +83,10 @@ def test_files_that_are_joined_end_to_end_are_read(tmp_path: Path) -> None:
     found = read_entry(str(tmp_path / "x.npz"), key="data.train")
     assert by_label(found) == WANTED
     assert numpy.array_equal(picture_at(f"{tmp_path}/x.npz#3", FRAME), found.pixels(FRAME)[3])
+    with pytest.raises(RegardError, match=r"x.npz holds many pictures; name one by its number, such as .*x.npz#0"):
+        picture_at(f"{tmp_path}/x.npz", FRAME)
+    with pytest.raises(RegardError, match="there is no name of a picture"):
+        picture_at(" ", FRAME)
     numpy.savez(tmp_path / "bad.npz", jpeg=joined, offsets=ends[::-1], labels=labels)
     with pytest.raises(RegardError, match="offsets"):
         read_entry(str(tmp_path / "bad.npz"), key="data.train")
@@ -108,7 +112,7 @@ def test_idx_files_are_read_by_name_or_by_their_folder(tmp_path: Path) -> None:
     assert holds_pictures(str(tmp_path))
     place = read_entry(str(tmp_path), key="data.test").place(1)
     assert numpy.array_equal(picture_at(place, Frame(5, 4, 1))[..., 0], grey[5])
-    with pytest.raises(RegardError, match="has 2 pictures"):
+    with pytest.raises(RegardError, match="has 2 pictures, #0 to #1"):
         picture_at(place.replace("#1", "#2"), Frame(5, 4, 1))
 
 
@@ -224,7 +228,7 @@ def write_no_idx(path: Path) -> object:
     ("write", "sentence"),
     [
         (write_nothing, "no folders with pictures"),
-        (write_missing, r"list\.csv:2 names .*no file"),
+        (write_missing, r"list\.csv:2 names .*not a file"),
         (write_no_label, r"list\.csv:2 has no label"),
         (write_unclear, r"which columns.*data\.columns\.path"),
         (write_fewer_labels, "6 pictures and 3 labels"),

@@ -197,7 +197,7 @@ def _existing(folder: Path, given: str, *, place: str) -> str:
         found = folder / Path(named).expanduser()
         if found.is_file():
             return str(found)
-    raise RegardError(f"{place} names {cut(str(folder / given))}, which is no file; mend the path")
+    raise RegardError(f"{place} names {cut(str(folder / given))}, which is not a file; correct the path")
 
 
 def _named(name: str, known: Sequence[str]) -> str:

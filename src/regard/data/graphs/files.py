@@ -235,8 +235,9 @@ def _edges(name: str, nodes: str, ids: list[str]) -> Numbers:
         numbers = compute.index_in(compute.utf8_trim_whitespace(cells), value_set=known)
         if numbers.null_count:
             row = compute.index(numbers.is_null(), True).as_py()
+            where = _row(name, row + skipped, first=1)
             raise RegardError(
-                f"{name}: row {row + skipped + 1} names the node {shown(cells[row].as_py())}, which {nodes} has not; "
+                f"{where} names the node {shown(cells[row].as_py())}, which is not in {nodes}; "
                 "add it there, leave the edge out, or call the columns of a header source and target"
             )
         found.append(numpy.asarray(numbers.to_numpy(), dtype=numpy.int64))
@@ -264,6 +265,12 @@ def _table(name: str, *, header: bool) -> Any:
         raise RegardError(f"{name} is not a sound table ({cut(error)}); check its rows, or write it again") from None
 
 
+def _row(name: str, row: int, *, first: int = 2) -> str:
+    """A row, counted from 0, as people find it: by its line, where row 0 is on line `first`, or by its number in a
+    Parquet file."""
+    return f"{name}: row {row + 1}" if without_packing(name).endswith(".parquet") else f"{name}:{row + first}"
+
+
 def _texts(table: Any, column: str) -> list[str]:
     return ["" if each is None else str(each).strip() for each in table.column(column).to_pylist()]
 
@@ -280,7 +287,7 @@ def _column(name: str, table: Any, column: str) -> NDArray[numpy.float32]:
     if len(bad := numpy.flatnonzero(~numpy.isfinite(values))):
         told = shown(cells[int(bad[0])].as_py())
         raise RegardError(
-            f"{name}: row {bad[0] + 1} has {told} in the column {column!r}; a feature is a finite number: fill it in, "
+            f"{_row(name, int(bad[0]))} has {told} in the column {column!r}; a feature is a finite number: fill it in, "
             "or leave the column out"
         )
     return values.astype(numpy.float32)
@@ -299,9 +306,9 @@ def _split(name: str, words: list[str], labels: Numbers) -> dict[str, Numbers]:
         if not word:
             continue
         if word.lower() not in SPLITS:
-            raise RegardError(f"{name}: row {row + 1} has the split {shown(word)}; there are train, valid and test")
+            raise RegardError(f"{_row(name, row)} has the split {shown(word)}; there are train, valid and test")
         if labels[row] == UNKNOWN:
-            raise RegardError(f"{name}: row {row + 1} is in the split {word!r} and has no label; fill it in")
+            raise RegardError(f"{_row(name, row)} is in the split {word!r} and has no label; fill it in")
         parts.setdefault(SPLITS[word.lower()], []).append(row)
     return {part: numpy.array(nodes, dtype=numpy.int64) for part, nodes in parts.items()}
 
@@ -342,9 +349,9 @@ def _require_ids(name: str, ids: list[str]) -> None:
     seen: dict[str, int] = {}
     for row, each in enumerate(ids):
         if not each:
-            raise RegardError(f"{name}: row {row + 1} has no id; fill it in, or leave the row out")
+            raise RegardError(f"{_row(name, row)} has no id; fill it in, or leave the row out")
         if each in seen:
-            raise RegardError(f"{name}: rows {seen[each] + 1} and {row + 1} both have the id {shown(each)}; rename one")
+            raise RegardError(f"{_row(name, row)} has the id {shown(each)} of {_row(name, seen[each])}; rename one")
         seen[each] = row
     if not ids:
         raise RegardError(f"{name} has no nodes; give a table with one row for each")

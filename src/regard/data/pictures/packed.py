@@ -62,7 +62,9 @@ def _upright(images: NDArray[Any], name: str) -> Pixels:
     if images.ndim == 4 and images.shape[3] not in (1, 3) and images.shape[1] in (1, 3):
         images = images.transpose(0, 2, 3, 1)
     if images.ndim != 4 or images.shape[3] not in (1, 3) or not images.size:
-        raise RegardError(f"{name}: `images` has the shape {images.shape}; expected (N, H, W) or (N, H, W, 3)")
+        raise RegardError(
+            f"{name}: `images` has the shape {images.shape}; expected (N, H, W), (N, H, W, 3) or (N, 3, H, W)"
+        )
     return as_bytes(images, name)
 
 

@@ -150,8 +150,10 @@ def as_bytes(images: NDArray[Any], place: str) -> Pixels:
     """Numbers from 0 to 255, or shares from 0 to 1, as bytes."""
     if images.dtype == numpy.uint8:
         return images
-    if images.dtype.kind not in "fiub" or not numpy.isfinite(images).all():
-        raise RegardError(f"{place} holds {images.dtype} or numbers that are not finite; store bytes (uint8)")
+    if images.dtype.kind not in "fiub":
+        raise RegardError(f"{place} holds values of the type {images.dtype}; store bytes (uint8)")
+    if not numpy.isfinite(images).all():
+        raise RegardError(f"{place} holds numbers that are not finite (NaN or infinite); store bytes (uint8)")
     low, high = float(images.min(initial=0)), float(images.max(initial=0))
     scale = 255.0 if images.dtype.kind == "b" or (images.dtype.kind == "f" and high <= 1) else 1.0
     if low < 0 or high * scale > 255:

@@ -104,8 +104,14 @@ def picture_at(line: str, frame: Frame) -> Pixels:
     if sign and number.isdecimal() and not Path(line).is_file():
         stored = _stored(name)
         if int(number) >= len(stored):
-            raise RegardError(f"{name} has {len(stored):,} pictures, from #0 on, and {cut(line)} is none of them")
+            raise RegardError(
+                f"{name} has {len(stored):,} pictures, #0 to #{len(stored) - 1}; {cut(line)} is not one of them"
+            )
         return stored.take([int(number)]).pixels(frame)[0]
+    if not line.strip():
+        raise RegardError("there is no name of a picture; give the path of one")
+    if line.lower().endswith(".npz"):
+        raise RegardError(f"{cut(line)} holds many pictures; name one by its number, such as {cut(line)}#0")
     path = Path(line).expanduser()
     with quietly():
         return read_picture(path, cut(line), frame)
@@ -171,7 +177,7 @@ def _table(name: str, columns: Columns) -> Pictures:
             raise RegardError(f"{name}:{line} has no {missing}; fill it in, or leave the line out")
         found = folder / Path(given.strip()).expanduser()
         if not found.is_file():
-            raise RegardError(f"{name}:{line} names {cut(str(found))}, which is no file; mend the path")
+            raise RegardError(f"{name}:{line} names {cut(str(found))}, which is not a file; correct the path")
         paths.append(found)
         labels.append(said.strip())
         places.append(str(found))

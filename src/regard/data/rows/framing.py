@@ -12,7 +12,7 @@ a a a <sep> <cls>              a a a <sep> b b b <sep> <cls>
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from regard.errors import RegardError
 from regard.special import BOS_SEGMENT, Special
@@ -33,6 +33,11 @@ class Row:
     unread: int = 0
     order: tuple[int, ...] = ()
 
+    @property
+    def targets(self) -> list[int]:
+        """The places of the tokens that have a target."""
+        return [place for place, wanted in enumerate(self.wanted) if wanted != IGNORED]
+
 
 @dataclass(frozen=True)
 class Framing:
@@ -50,6 +55,10 @@ class Framing:
                 f"max_length={self.maximum} leaves no room for two texts beside BOS and EOS; "
                 f"try {self.room_taken(pair=True) + 2} or more"
             )
+
+    def at_most(self, length: int | None) -> Framing:
+        """The same for rows that are no longer than `length`, if one is given."""
+        return self if length is None else replace(self, maximum=min(self.maximum, length))
 
     def room_taken(self, *, pair: bool) -> int:
         """How many tokens of a row are BOS or EOS."""

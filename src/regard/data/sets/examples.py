@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -126,13 +127,21 @@ def wanted_of(value: object) -> Wanted:
     if isinstance(value, str) and value.strip():
         return value.strip()
     listed = value if isinstance(value, list | tuple) else [value]
-    if listed and _all_numbers(listed):
-        return tuple(_numbers([listed])[0].tolist())
-    raise RegardError(f"the label is {shown(value)}; a text, a number or a list of numbers is expected")
+    if listed and _all_numbers(listed) and all(map(_is_finite, listed)):
+        return tuple(map(float, listed))
+    raise RegardError(f"the label is {shown(value)}; a text, a finite number or a list of finite numbers is expected")
 
 
 def _all_numbers(values: Sequence[object]) -> TypeGuard[Sequence[float]]:
     return all(type(each) in (int, float) for each in values)
+
+
+def _is_finite(number: float) -> bool:
+    """Whether a number is finite in double precision; a whole number may be too large for that."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
 
 
 def names_of(elements: Elements) -> tuple[str, ...]:
