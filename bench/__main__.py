@@ -46,7 +46,7 @@ WORKS = {
         "bench.simulate:main",
         "steps of 1, 2 and 4 processes, predicted and measured; estimates for 8 and 64 GPUs",
     ),
-    "kill": ("bench.kill:main", "runs of one or several processes killed at random moments against others in peace"),
+    "kill": ("bench.kill:main", "runs of one or several processes killed at random moments, beside runs that were not"),
     "two-nodes": ("bench.two_nodes:main", "two nodes in network namespaces against one node with two processes"),
     "processes": ("bench.processes:main", "learning: two processes of one thread beside one process of two"),
     "serve": ("bench.serve:main", "`regard serve` under load beside the same model offline: speed, memory, start"),
@@ -60,7 +60,7 @@ WORKS = {
     "conll2003": ("bench.fine_tuning:conll2003", "MiniLM fine-tuned on CoNLL-2003: F1 of names"),
     "squad": ("bench.fine_tuning:squad", "MiniLM fine-tuned on questions of SQuAD: F1 of answers"),
     "same": ("bench.same:main", "every task beside an earlier checkout: the same losses, weights and answers"),
-    "see": ("bench.see:marks", "Fashion-MNIST and CIFAR-10 with 0.28 million parameters: accuracy, time"),
+    "see": ("bench.see:marks", "Fashion-MNIST and CIFAR-10 with less than 0.3 million parameters: accuracy, time"),
     "tatoeba": ("bench.recipes:tatoeba", "what `regard train pairs` reaches on English-French, untuned"),
 }
 

@@ -4,7 +4,7 @@
 
 Each form learns the recipe `captions` with the same pictures and steps, and is scored on the test part, greedily and by
 itself: the share of captions that are exactly right, BLEU, and the share of the words naming an object for which the
-place looked at most lies inside that object. With --out, models are kept there; a model that is there is gone on with,
+place looked at most lies inside that object. With --out, models are kept there; a model that exists is resumed,
 or only scored if it is complete.
 """
 
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--form", action="append", choices=FORMS, help="only this form; may be given again")
     parser.add_argument("--minutes", type=float, help="each form learns no longer than this")
     parser.add_argument("--steps", type=int, help="updates to make, and where the schedule ends")
-    parser.add_argument("--out", type=Path, help="the folder of the models; those that exist are gone on with")
+    parser.add_argument("--out", type=Path, help="the folder of the models; those that exist are resumed")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", action="store_true")
     return parser

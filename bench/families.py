@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--data", type=Path, help="folder of Multi30k; without it, the embedded dictionary")
     parser.add_argument("--threads", type=int, default=1, help="that each process may use")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key for all")
-    parser.add_argument("--out", type=Path, help="keep the models here; models that are there are gone on with")
+    parser.add_argument("--out", type=Path, help="keep the models here; models that exist are resumed")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     recipe, common = chosen(options)

@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> None:
     for name in ("source", "target", "test-source", "test-target"):
         parser.add_argument(f"--{name}", required=True, help="a file of lines, plain or .gz")
     parser.add_argument("--steps", type=int, default=3000)
-    parser.add_argument("--out", type=Path, help="keep the two models here; models that are there are gone on with")
+    parser.add_argument("--out", type=Path, help="keep the two models here; models that exist are resumed")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     out = options.out or Path(tempfile.mkdtemp(prefix="regard-lengths-"))

@@ -3,7 +3,7 @@
     python -m bench listops [--longest 2000] [--minutes 60] [--steps 6000] [--attention exact] [--attention performer]
 
 Every form learns the recipe `listops` with the same examples, steps and minutes, and is scored on the test part. With
---out, models are kept there; a model that is there is gone on with, or only scored if it is complete. Each form learns
+--out, models are kept there; a model that exists is resumed, or only scored if it is complete. Each form learns
 in a process of its own, whose peak of memory is printed.
 
     root operation    the most frequent value for the operation that comes first
@@ -145,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--attention", action="append", choices=FORMS, help="only this form; may be given again")
     parser.add_argument("--minutes", type=float, help="each form learns no longer than this")
     parser.add_argument("--steps", type=int, help="updates to make, and where the schedule ends")
-    parser.add_argument("--out", type=Path, help="the folder of the models; those that exist are gone on with")
+    parser.add_argument("--out", type=Path, help="the folder of the models; those that exist are resumed")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--alone", choices=FORMS, help=argparse.SUPPRESS)

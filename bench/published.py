@@ -16,7 +16,7 @@ def parser(work: str, about: str | None) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog=f"python -m bench {work}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--out", type=Path, help="the model directory; one that exists is gone on with")
+    made.add_argument("--out", type=Path, help="the model directory; one that exists is resumed")
     made.add_argument("--minutes", type=float, help="learn no longer than this")
     made.add_argument("--steps", type=int, help="updates to make, and where the schedule ends")
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")

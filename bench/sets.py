@@ -4,8 +4,8 @@
 
 Sets are drawn as in the paper, evenly by size, with numbers that may be equal: 200,000 to learn from, 2,000 to validate
 on and 10,000 to test on. Every pooling learns the recipe `sets` with batches of 128 sets. The paper draws new sets for
-every batch; here 20,000 steps read each set about thirteen times. With --out, models are kept there; a model that is
-there is gone on with, or only scored if it is complete.
+every batch; here 20,000 steps read each set about thirteen times. With --out, models are kept there; a model that
+exists is resumed, or only scored if it is complete.
 """
 
 from __future__ import annotations
@@ -82,9 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--pooling", action="append", choices=POOLINGS, help="only this one; may be given again")
     parser.add_argument("--steps", type=int, default=20_000, help="updates to make, and where the schedule ends")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads")
-    parser.add_argument(
-        "--out", type=Path, help="the folder of the files and models; models that exist are gone on with"
-    )
+    parser.add_argument("--out", type=Path, help="the folder of the files and models; models that exist are resumed")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", action="store_true")
     return parser

@@ -1,5 +1,6 @@
 """What the documentation shows, runs: its Python, its commands with their options, its links, pictures and paths."""
 
+import argparse
 import re
 import shlex
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ import pytest
 import typer
 import typer.core
 
+from bench import __main__ as measuring
 from regard import recipes
 from regard.cli import app
 from regard.commands.failures import UsageError
@@ -116,3 +118,47 @@ def test_the_readme_lists_every_page():
     text = (ROOT / "README.md").read_text()
     for page in (ROOT / "docs").glob("*.md"):
         assert f"](docs/{page.name})" in text, page.name
+
+
+def measurements(page: Path) -> Iterator[list[str]]:
+    """The arguments of every `python -m bench …` of a page."""
+    shown = [*code(page), *re.findall(r"`(python -m bench [^`\n]*)`", page.read_text())]
+    for line in shown:
+        found = re.search(r"python -m bench (?=[a-z])([^`]*)", line)
+        if found:
+            yield shlex.split(ENDS.split(found[1], maxsplit=1)[0])
+
+
+MEASURED = [(page, arguments) for page in [*PAGES, *RECIPES] for arguments in measurements(page)]
+
+
+class ParsedError(Exception):
+    """The arguments of a measurement were understood."""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [arguments for _, arguments in MEASURED],
+    ids=[f"{page.name}: {' '.join(arguments)[:60]}" for page, arguments in MEASURED],
+)
+def test_a_measurement_of_the_documentation_is_one_that_bench_takes(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    parse = argparse.ArgumentParser.parse_known_args
+
+    def parsed(parser: argparse.ArgumentParser, given: list[str], namespace: None) -> None:
+        found, unknown = parse(parser, given, namespace)
+        assert not unknown
+        raise ParsedError(found)
+
+    def refused(
+        _parser: argparse.ArgumentParser, message: str
+    ) -> None:  # a sentence may name a measurement and leave its data out
+        assert "are required" in message, message
+        raise ParsedError(message)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", parsed)
+    monkeypatch.setattr(argparse.ArgumentParser, "error", refused)
+    assert arguments[0] in measuring.WORKS
+    with pytest.raises(ParsedError):
+        measuring.main(arguments)

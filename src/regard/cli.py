@@ -154,7 +154,7 @@ def prepare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Read, filter and tokenise the data of a recipe, so that `regard train` starts at once; go on if interrupted."""
+    """Read, filter and tokenise the data of a recipe, so that `regard train` starts at once; resume if interrupted."""
     from regard.commands.prepare import prepare as prepare_data
 
     prepare_data(recipe, out=out, changes=changes or [], processes=processes, as_json=as_json)
@@ -247,9 +247,12 @@ def run(
     ] = False,
     runtime: Runtime = "auto",
     compute_type: Annotated[
-        Literal["float32", "int8", "auto"],
-        typer.Option(help="for CTranslate2: int8 may be faster and changes some answers; auto measures"),
-    ] = "float32",
+        Literal["measured", "float32", "int8", "auto"],
+        typer.Option(
+            help="for CTranslate2: float32 gives torch's answers, int8 may be faster and changes some, auto takes the "
+            "faster; measured is int8 where regard bench found it as good and faster, and float32 elsewhere"
+        ),
+    ] = "measured",
     as_json: Json = False,
 ) -> None:
     """Answer texts: one line in, one line out, in order. A language model continues them.
@@ -274,7 +277,7 @@ def run(
         "stop": [typed(each) for each in stop or ()] or None,
         "alignment": alignment or None,
         "runtime": None if runtime == "auto" else runtime,
-        "compute_type": None if compute_type == "float32" else compute_type,
+        "compute_type": None if compute_type == "measured" else compute_type,
     }
     given |= {} if samples is None else {"sample": True, "n_best": samples}
     if not text and sys.stdin is None:
@@ -381,8 +384,12 @@ def serve(
     ] = None,
     runtime: Runtime = "auto",
     compute_type: Annotated[
-        Literal["float32", "int8"], typer.Option(help="for CTranslate2: int8 may be faster and changes some answers")
-    ] = "float32",
+        Literal["measured", "float32", "int8"],
+        typer.Option(
+            help="for CTranslate2: int8 may be faster and changes some answers; measured is int8 where regard bench "
+            "found it as good and faster, and float32 elsewhere"
+        ),
+    ] = "measured",
     languages: Annotated[
         list[str] | None,
         typer.Option(metavar="[NAME=]SOURCE,TARGET", help="languages of a model, if its recipe names none: en,de"),
@@ -442,12 +449,16 @@ def bench(
     model: ModelPath,
     data: Annotated[
         Path | None,
-        typer.Option(help="a file of texts, one on each line; by default the recipe's test set, or its validation set"),
+        typer.Option(help="a file of texts, one on each line, or of examples; by default the recipe's own"),
     ] = None,
     runtime: Runtime = "auto",
     as_json: Json = False,
 ) -> None:
-    """Measure how fast a model answers on this machine, and in which runtime."""
+    """Measure how fast a model answers on this machine, and whether it answers as well in int8.
+
+    The validation set is answered in float32 and in int8. If int8 is as good and faster, `regard run` and
+    `regard serve` use it on this machine from then on; --compute-type float32 gives the exact answers.
+    """
     from rich.console import Console
 
     from regard.commands.bench import measure, show

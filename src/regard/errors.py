@@ -5,6 +5,7 @@ import reprlib
 from collections.abc import Iterable
 
 LONGEST = 200  # characters of somebody's text that an error repeats
+NEAR = 0.5  # share of equal letters from which on a known name is suggested for an unknown one
 
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxlong = _BRIEF.maxother = LONGEST
@@ -35,7 +36,9 @@ def shown(value: object, *, most: int = LONGEST) -> str:
 
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> RegardError:
-    """The error for a name that is not among those known, with the nearest that is."""
+    """The error for a name that is not among those known, with the nearest of them if one is near."""
     names = list(known)
-    (nearest,) = difflib.get_close_matches(name.lower()[:80], names, n=1, cutoff=0.0)
-    return RegardError(f"{what} {shown(name)} is unknown; did you mean {nearest!r}? There are {', '.join(names)}")
+    near = difflib.get_close_matches(name.lower()[:80], names, n=1, cutoff=NEAR)
+    known_names = f"here are {', '.join(names)}"
+    said = f"did you mean {near[0]!r}? T{known_names}" if near else f"t{known_names}"
+    return RegardError(f"{what} {shown(name)} is unknown; {said}")

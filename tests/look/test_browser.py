@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -332,8 +333,8 @@ def test_an_address_holds_the_view_and_brings_it_back(show: Open):
     page.locator("[data-kind=layer][data-value='2']").click()
     page.locator("[data-kind=head][data-value='3']").click()
     page.mouse.click(*cell(page, 5, 1, "[data-twin=attention] .heat-map"))
+    playwright.expect(page).to_have_url(re.compile("view=saliency&layer=2&head=3&query=5&key=1"))
     address = page.url
-    assert "view=saliency&layer=2&head=3&query=5&key=1" in address
     value = number(page, "[data-twin=saliency]")
     page.goto("about:blank")
     page.goto(address)

@@ -65,6 +65,28 @@ def render(
     return anywhere.sub(lambda found: parts[found[0]], _file("index.html"))
 
 
+def document(title: str, body: str, *, style: str) -> str:
+    """One HTML file without a script, in the look of the page; `body` is HTML, `style` is added to the page's own."""
+    sheet = _file("style.css") + style
+    policy = f"default-src 'none'; style-src '{_digest(sheet)}'; img-src data:; base-uri 'none'; form-action 'none'"
+    return f"""<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta http-equiv="Content-Security-Policy" content="{policy}">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <meta name="referrer" content="no-referrer">
+    <title>{html.escape(title)}</title>
+    <link rel="icon" href="data:,">
+    <style>{sheet}</style>
+  </head>
+  <body>
+{body}
+  </body>
+</html>
+"""
+
+
 def save(records: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write the page of `records`, whole or not at all; a place that cannot be written to is a RegardError."""
     write_file(path, render(records).encode())
