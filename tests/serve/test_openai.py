@@ -218,7 +218,11 @@ def test_unknown_models_and_bodies(client: openai.OpenAI, server: Running) -> No
 def test_keys(embedder: Model) -> None:
     with serving(f"vectors={embedder.path}", "--workers", "1", env={"REGARD_KEYS": "good"}) as server:
         url = f"{server.url}/v1"
-        with pytest.raises(openai.AuthenticationError) as error:
-            openai.OpenAI(base_url=url, api_key="bad", max_retries=0).models.list()
+        with (
+            openai.OpenAI(base_url=url, api_key="bad", max_retries=0) as client,
+            pytest.raises(openai.AuthenticationError) as error,
+        ):
+            client.models.list()
         assert error.value.code == "invalid_api_key"
-        assert openai.OpenAI(base_url=url, api_key="good").models.list().data[0].id == "vectors"
+        with openai.OpenAI(base_url=url, api_key="good") as client:
+            assert client.models.list().data[0].id == "vectors"
