@@ -50,7 +50,7 @@ WORKS = {
     "two-nodes": ("bench.two_nodes:main", "two nodes in network namespaces against one node with two processes"),
     "processes": ("bench.processes:main", "learning: two processes of one thread beside one process of two"),
     "serve": ("bench.serve:main", "`regard serve` under load beside the same model offline: speed, memory, start"),
-    "serve-fuzz": ("bench.serve:fuzz", "`regard serve` asked what schemathesis generates: no 5xx"),
+    "serve-fuzz": ("bench.serve_fuzz:main", "`regard serve` asked what schemathesis generates: no 5xx"),
     "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),
     "shakespeare": ("bench.language:shakespeare", "the shakespeare recipe beside nanoGPT's published loss"),

@@ -1,17 +1,14 @@
 """`regard serve` under load, beside the same model offline, on the same cores.
 
     python -m bench serve --model DIR --texts FILE [--clients 64] [--requests 20000] [--grow 100000]
-    python -m bench serve-fuzz --model DIR [--requests 100000]
 
-singles   so many clients, one sentence in each request
-lists     four clients, 64 sentences in each request
-plain     the same lists at a server of one CTranslate2 call for each sentence, as LibreTranslate has it
-offline   the same sentences by the same engine in one process, as many workers as cores
-start     from the command to the first answer of a model that was converted before
-growth    the memory of all processes of the server, after a warm-up and after --grow requests
+64 clients send one sentence in each request, and four clients send 64 sentences in each request; the latter also to a
+server of one CTranslate2 call for each sentence, which is how LibreTranslate answers a list. Beside them stand the same
+sentences by the same engine in one process without a server. The first answer is that of a model which was converted
+before; memory is that of all processes of the server, before and after --grow requests.
 
-Every answer is compared with the offline one. The load generator is a process of its own on the same cores; its share
-of a core is stated.
+Every answer is compared with the offline one. The load generator is a process of its own on the same cores, and the
+result says how much of them it took.
 """
 
 from __future__ import annotations
@@ -20,10 +17,8 @@ import argparse
 import json
 import re
 import socket
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,18 +27,24 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from rich.console import Console
-from rich.table import Table
 
+from bench import options
+from bench.comparison import conclude
+from bench.figures import ratios, spread
+from bench.results import Row, Table
 from regard.commands.run import prepare
-from regard.engines.ctranslate2.plans import cores
 from regard.errors import RegardError
 
 LIST = 64  # sentences in a list
 LISTING = 4  # clients that send lists
-PLAIN = 8  # times fewer lists for the server that takes one sentence at a time
-WARM = 2000  # requests before memory is compared
-ROUNDS = 3  # of the offline measurement, of which the best counts
+SLOWER = 8  # times fewer lists for the server that takes one sentence at a time
+WARM = 2000  # requests before anything is measured
+PASSES = 3  # over all sentences, of each offline measurement
+STARTS = 3  # servers whose first answer is waited for
+TOGETHER = 1024  # sentences that the offline engine sorts by length
+
+SINGLES, LISTS, PLAIN = "singles", "lists", "a server of one CTranslate2 call for each sentence"
+Body = tuple[str, list[str]]  # what is posted, and the texts that it is answered with
 
 
 @dataclass
@@ -60,7 +61,13 @@ class Server:
             return json.dumps({"q": texts, **self.languages})
         return json.dumps({"input" if isinstance(texts, str) else "inputs": texts})
 
-    def load(self, bodies: list[tuple[str, list[str]]], *, clients: int, requests: int) -> dict[str, Any]:
+    def bodies(self, texts: Sequence[str], answers: Sequence[str], size: int) -> list[Body]:
+        """Requests of so many texts each."""
+        starts = range(0, len(texts), size)
+        parts = [(list(texts[at : at + size]), list(answers[at : at + size])) for at in starts]
+        return [(self.body(some if size > 1 else some[0]), expected) for some, expected in parts]
+
+    def load(self, bodies: list[Body], *, clients: int, requests: int) -> dict[str, Any]:
         job = {"port": self.port, "path": self.path, "clients": clients, "requests": requests, "bodies": bodies}
         command = [sys.executable, "-m", "bench.serve_load"]
         done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True, check=True)
@@ -120,18 +127,6 @@ def _answers(port: int) -> bool:
         return False
 
 
-def offline(model: Path, texts: Sequence[str]) -> tuple[list[str], float]:
-    """The answers, and sentences a second."""
-    asking = prepare(model, {})
-    list(asking.engine.answer_all(texts[:64], asking.options, together=1024))
-    best = 0.0
-    for _ in range(ROUNDS):
-        begun = time.perf_counter()
-        found = list(asking.engine.answer_all(texts, asking.options, together=1024))
-        best = max(best, len(texts) / (time.perf_counter() - begun))
-    return [each[0].text for each in found], best
-
-
 def first_answer(model: Path, text: str, *, workers: int) -> float:
     """Seconds from the command to the first answer."""
     begun = time.perf_counter()
@@ -141,136 +136,122 @@ def first_answer(model: Path, text: str, *, workers: int) -> float:
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench serve", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options.parser("serve", __doc__, data=None)
     parser.add_argument("--model", type=Path, required=True, help="a model directory that translates")
     parser.add_argument("--texts", type=Path, required=True, help="a file of sentences, one on each line")
     parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--requests", type=int, default=20_000, help="of one sentence each")
+    parser.add_argument("--requests", type=int, default=20_000, help="of one sentence each, in each repeat")
     parser.add_argument("--grow", type=int, default=100_000, help="requests over which memory is watched; 0: none")
-    parser.add_argument("--workers", type=int, default=cores())
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args(arguments)
+    given = options.read(parser, arguments)
     texts = [line for line in given.texts.read_text(encoding="utf-8").splitlines() if line.strip()]
-    found = measure(given, texts)
-    if given.json:
-        print(json.dumps(found, indent=2))
-    else:
-        show(found, Console(width=max(Console().width, 120)))
+    if given.quick:
+        texts, given.repeats, given.requests, given.grow = texts[:LIST], 1, 2 * LIST, 0
+    found = Measured(given, [*texts, *texts[: -len(texts) % LIST]])
+    about = (
+        "`regard serve` under load beside the same model offline, on the same cores as the load generator. Every "
+        "answer is compared with the offline one."
+    )
+    conclude("serve", about, given, found.tables(), notes=found.notes)
 
 
-def measure(given: argparse.Namespace, texts: list[str]) -> dict[str, Any]:
-    """Everything, as numbers."""
-    whole = [*texts, *texts[: -len(texts) % LIST]]
-    answers, speed = offline(given.model, whole)
-    start = statistics.median(first_answer(given.model, texts[0], workers=given.workers) for _ in range(3))
-    with serving(given.model, workers=given.workers) as server:
-        single = [(server.body(text), [answer]) for text, answer in zip(whole, answers, strict=True)]
-        listed = [(server.body(whole[at : at + LIST]), answers[at : at + LIST]) for at in range(0, len(whole), LIST)]
-        server.load(single, clients=given.clients, requests=min(WARM, given.requests))
-        singles = server.load(single, clients=given.clients, requests=given.requests)
-        lists = server.load(listed, clients=LISTING, requests=max(LISTING, given.requests // LIST))
-        growth = grown(server, single, given)
-    with plain(given.model, threads=given.workers) as other:
-        listed = [(other.body(whole[at : at + LIST]), answers[at : at + LIST]) for at in range(0, len(whole), LIST)]
-        some = max(LISTING, given.requests // LIST // PLAIN)
-        other.load(listed, clients=LISTING, requests=LISTING)
-        one_by_one = other.load(listed, clients=LISTING, requests=some)
-    return {
-        "path": server.path,
-        "workers": given.workers,
-        "offline": speed,
-        "start": start,
-        "singles": summary(singles, given.requests),
-        "lists": summary(lists, LIST * max(LISTING, given.requests // LIST)),
-        "plain": summary(one_by_one, LIST * some),
-        "growth": growth,
-    }
+class Measured:
+    """Everything, repeat by repeat: offline, single sentences, lists, and lists at the plain server."""
+
+    def __init__(self, given: argparse.Namespace, texts: list[str]) -> None:
+        self.given, self.notes = given, list[str]()
+        self.offline, self.loads = list[float](), {name: list[Loaded]() for name in (SINGLES, LISTS, PLAIN)}
+        asking = prepare(given.model, {})
+        answers = [each[0].text for each in asking.engine.answer_all(texts, asking.options, together=TOGETHER)]
+        self.starts = [first_answer(given.model, texts[0], workers=given.threads) for _ in range(STARTS)]
+        lists = max(LISTING, given.requests // LIST)
+        with serving(given.model, workers=given.threads) as server, plain(given.model, threads=given.threads) as other:
+            single, listed = server.bodies(texts, answers, 1), server.bodies(texts, answers, LIST)
+            slowly = other.bodies(texts, answers, LIST)
+            server.load(single, clients=given.clients, requests=min(WARM, given.requests))
+            other.load(slowly, clients=LISTING, requests=LISTING)
+            for _ in range(given.repeats):
+                begun = time.perf_counter()
+                for _ in range(PASSES):
+                    list(asking.engine.answer_all(texts, asking.options, together=TOGETHER))
+                self.offline.append(PASSES * len(texts) / (time.perf_counter() - begun))
+                self._add(SINGLES, server.load(single, clients=given.clients, requests=given.requests), 1)
+                self._add(LISTS, server.load(listed, clients=LISTING, requests=lists), LIST)
+                self._add(PLAIN, other.load(slowly, clients=LISTING, requests=max(LISTING, lists // SLOWER)), LIST)
+            if given.grow:
+                self.notes.append(grown(server, single, given))
+            self.notes.append(f"asked at {server.path}; {given.threads} workers")
+
+    def _add(self, name: str, found: dict[str, Any], size: int) -> None:
+        self.loads[name].append(Loaded(size=size, **found))
+
+    def tables(self) -> list[Table]:
+        given, offline = self.given, Row("regard run, offline", self.offline, judged=False)
+
+        def row(name: str, shown: str, *, ours: bool) -> Row:
+            return Row(shown, [each.sentences_per_second for each in self.loads[name]], ours=ours)
+
+        return [
+            Table(
+                f"one sentence in each request, {given.clients} clients",
+                "sentences/s",
+                [row(SINGLES, "regard serve", ours=True), offline],
+                notes=[told("regard serve", self.loads[SINGLES])],
+            ),
+            Table(
+                f"lists of {LIST} sentences, {LISTING} clients",
+                "sentences/s",
+                [row(LISTS, "regard serve", ours=True), row(PLAIN, PLAIN, ours=False), offline],
+                notes=[told("regard serve", self.loads[LISTS]), told(PLAIN, self.loads[PLAIN])],
+            ),
+            Table(
+                "from the command to the first answer",
+                "s",
+                [Row("regard serve", self.starts, ours=True)],
+                higher=False,
+            ),
+        ]
 
 
-def grown(server: Server, single: list[tuple[str, list[str]]], given: argparse.Namespace) -> dict[str, float] | None:
-    if not given.grow:
-        return None
+@dataclass(frozen=True)
+class Loaded:
+    """What the load generator tells of one run, whose requests held `size` sentences each."""
+
+    size: int
+    seconds: float
+    latencies: Sequence[float]  # in order
+    errors: Sequence[str]
+    failed: int
+    different: int
+    cpu: float  # cores that the load generator took
+
+    @property
+    def sentences_per_second(self) -> float:
+        return self.size * len(self.latencies) / self.seconds
+
+    def latency(self, share: float) -> float:
+        """Milliseconds within which this share of the requests were answered."""
+        return 1000 * self.latencies[int(share * (len(self.latencies) - 1))]
+
+
+def told(name: str, loads: Sequence[Loaded]) -> str:
+    """Latencies, what went wrong, and the load generator's share."""
+    median, slow = ([each.latency(share) for each in loads] for share in (0.5, 0.99))
+    errors = [error for each in loads for error in each.errors][:3]
+    asked, cpu = sum(len(each.latencies) for each in loads), spread([each.cpu for each in loads])
+    return (
+        f"{name}: median {spread(median).text('.1f')} ms, 99th percentile {spread(slow).text('.1f')} ms, "
+        f"{spread(ratios(slow, median)).text('.1f')} × the median; {sum(each.failed for each in loads)} failed, "
+        f"{sum(each.different for each in loads)} of {asked:,} were answered otherwise than offline; "
+        f"the load generator took {cpu.text('.2f')} cores" + "".join(f"; {error}" for error in errors)
+    )
+
+
+def grown(server: Server, single: list[Body], given: argparse.Namespace) -> str:
+    """How the memory of all processes of the server grows."""
     before = server.memory()
     server.load(single, clients=given.clients, requests=given.grow)
     after = server.memory()
-    return {"before_mb": before / 1e6, "after_mb": after / 1e6, "share": after / before - 1}
-
-
-def summary(found: dict[str, Any], sentences: int) -> dict[str, Any]:
-    latencies = found["latencies"]
-    median = statistics.median(latencies)
-    return {
-        "sentences_per_second": sentences / found["seconds"],
-        "requests_per_second": len(latencies) / found["seconds"],
-        "median_ms": 1000 * median,
-        "p99_ms": 1000 * latencies[int(0.99 * (len(latencies) - 1))],
-        "failed": found["failed"],
-        "errors": found["errors"],
-        "different": found["different"],
-        "load_generator_cores": found["cpu"],
-    }
-
-
-def show(found: dict[str, Any], console: Console) -> None:
-    table = Table("", "sentences/s", "of offline", "requests/s", "median ms", "p99 ms", "failed", "different", "client")
-    table.add_row("offline", f"{found['offline']:.0f}", "100 %")
-    for name in ("singles", "lists", "plain"):
-        row = found[name]
-        table.add_row(
-            name,
-            f"{row['sentences_per_second']:.0f}",
-            f"{row['sentences_per_second'] / found['offline']:.0%}",
-            f"{row['requests_per_second']:.0f}",
-            f"{row['median_ms']:.1f}",
-            f"{row['p99_ms']:.1f}",
-            str(row["failed"]),
-            str(row["different"]),
-            f"{row['load_generator_cores']:.2f} cores",
-        )
-    console.print(table)
-    ratio = found["lists"]["sentences_per_second"] / found["plain"]["sentences_per_second"]
-    console.print(f"lists: {ratio:.1f} × the server of one call for each sentence")
-    console.print(f"{found['path']}, {found['workers']} workers; first answer after {found['start']:.2f} s")
-    if found["growth"] is not None:
-        grew = found["growth"]
-        console.print(f"memory {grew['before_mb']:.0f} → {grew['after_mb']:.0f} MB ({grew['share']:+.2%})")
-
-
-def fuzz(arguments: list[str]) -> None:
-    """Requests that schemathesis generates from the server's own OpenAPI: none may be answered with a 5xx."""
-    parser = argparse.ArgumentParser(prog="python -m bench serve-fuzz", description=fuzz.__doc__)
-    parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--requests", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args(arguments)
-    with serving(given.model, workers=1) as server:
-        asked = fuzzed(server.port, given.requests, seed=given.seed)
-    print(f"{asked:,} requests, none answered with a 5xx")
-
-
-def fuzzed(port: int, requests: int, *, seed: int) -> int:
-    """How many requests were made; one that was answered with a 5xx is a RegardError."""
-    url = f"http://127.0.0.1:{port}"
-    paths = httpx.get(f"{url}/openapi.json", timeout=60).json()["paths"]
-    operations = [each for methods in paths.values() for each in methods.values()]
-    varied = [each for each in operations if "requestBody" in each or "parameters" in each]
-    each = max(1, requests // len(varied))
-    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--checks", "not_a_server_error"]
-    command += ["--max-examples", str(each), "--seed", str(seed), "--phases", "fuzzing", "--continue-on-failure"]
-    command += ["--no-color", "--warnings", "off", "--request-timeout", "60", "--generation-database", "none"]
-    command += ["--suppress-health-check", "all"]
-    before = _counted(url)
-    with tempfile.TemporaryDirectory() as folder:  # where schemathesis keeps its notes
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-    asked = _counted(url) - before
-    if done.returncode:
-        raise RegardError(f"{done.stdout}{done.stderr}")
-    return asked
-
-
-def _counted(url: str) -> int:
-    """How many requests a server has answered."""
-    lines = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()
-    return int(sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("regard_requests_total{")))
+    return (
+        f"memory of all processes: {before / 1e6:.0f} MB, and {after / 1e6:.0f} MB after {given.grow:,} more requests "
+        f"({after / before - 1:+.2%})"
+    )

@@ -18,6 +18,10 @@ class RegardError(ValueError):
     """
 
 
+class CutWarning(UserWarning):
+    """A part of an input is not read, because it is longer than what a model reads."""
+
+
 def listed(names: Iterable[str], *, most: int = 8) -> str:
     """Names for a sentence, in order: "a, b", or of more than `most` the first and how many more."""
     names = sorted(names)

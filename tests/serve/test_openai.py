@@ -189,7 +189,7 @@ def test_models(client: openai.OpenAI) -> None:
         ({"prompt": []}, "prompt: give a text"),
         ({"max_tokens": -1}, "max_tokens"),
         ({"max_tokens": 0}, "max_tokens: 0"),
-        ({"max_tokens": 100_000}, "max_length is 100000"),
+        ({"max_tokens": 100_000}, "max_tokens is 100000"),
         ({"temperature": 3}, "temperature"),
         ({"n": 21}, "21 answers"),
         ({"n": 2, "best_of": 1}, "best_of"),

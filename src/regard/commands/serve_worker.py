@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +20,7 @@ from regard.directory import ModelDirectory
 from regard.engines.choose import EngineName, without_torch
 from regard.engines.ctranslate2.plans import Plan, Precision
 from regard.engines.light import Tells
-from regard.errors import RegardError
+from regard.errors import RegardError, cut
 from regard.interchange.expressible import obstacle, reach
 from regard.serve.channel import Channel
 from regard.serve.registry import Facts
@@ -152,6 +153,7 @@ def main() -> None:
     """Answer the messages of a server. The arguments are the runtime, the compute type, the languages of directories
     as JSON, and a file descriptor."""
     runtime, compute_type, languages, descriptor = sys.argv[1:]
+    warnings.formatwarning = lambda message, *_, **__: f"regard: {cut(message)}\n"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends its workers
     models = Models(cast(EngineName, runtime), cast(Precision, compute_type), json.loads(languages))
     with socket.socket(fileno=int(descriptor)) as connection:

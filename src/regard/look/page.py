@@ -42,8 +42,8 @@ def render(
 
     With `live` the page also has a box to type in, and with `pairs` a second one: it posts `{"text": …}` to `./look`,
     at the server it came from, and shows the record, or the list of records, that it gets back. With `models`, objects
-    with "name", "example" and "picture", one of them is chosen and posted as "model"; for one with a picture, a file is
-    posted as `{"input": {"picture": …}}` instead of a text.
+    with "name", "examples", "picture" and "pair", one of them is chosen and posted as "model"; for one with a picture,
+    a file is posted as `{"input": {"picture": …}}` instead of a text.
     """
     script, style = _bundle(), _file("style.css")
     title = " and ".join(str(record.get("title") or "untitled") for record in records)[:200]

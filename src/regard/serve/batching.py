@@ -44,23 +44,24 @@ class Budget:
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of a model about each input: a verb of the worker, the options of `regard run`, and whether the
-    answer tells what `regard run --json` does."""
+    """What is asked of a model about each input: a verb of the worker, the options of `regard run`, whether the answer
+    tells what `regard run --json` does, and whether an input that is too long may be cut."""
 
     entry: Entry
     verb: str
     options: dict[str, JsonValue] = field(default_factory=dict)
     detailed: bool = False
+    cut: bool = False
 
     @property
     def key(self) -> str:
         """Equal for inputs that may be answered together."""
-        return f"{self.entry.name} {self.verb} {self.detailed} {json.dumps(self.options, sort_keys=True)}"
+        return f"{self.entry.name} {self.verb} {self.detailed} {self.cut} {json.dumps(self.options, sort_keys=True)}"
 
     @property
     def message(self) -> Message:
         """The job without its inputs, for a worker."""
-        return {"verb": self.verb, "options": self.options, "detailed": self.detailed}
+        return {"verb": self.verb, "options": self.options, "detailed": self.detailed, "cut": self.cut}
 
 
 @dataclass(eq=False)

@@ -29,6 +29,7 @@ from regard.serve.settings import LOCAL, Limits, Settings
 
 READING = ("GET", "HEAD", "OPTIONS")
 METHODS = "GET, POST, OPTIONS"
+PAGES = ("/", "/docs", "/openapi.json")  # browsers open these without a key; the page asks for one when it is needed
 Handler = Callable[[Request], Awaitable[Response]]
 OLD = 600  # seconds for which a browser remembers what it may send
 
@@ -59,7 +60,10 @@ class Places:
     def __init__(self, protocols: Iterable[Protocol]) -> None:
         self.fixed: dict[str, Place] = {}
         self.others: dict[str, tuple[Pattern[str], Place]] = {}
+        self.nowhere: dict[str, Place] = {}  # by how a path begins
         for protocol in protocols:
+            if protocol.below is not None:
+                self.nowhere[protocol.below] = Place("other", protocol)
             for route in protocol.router.routes:
                 if isinstance(route, APIRoute):
                     self._add(route, protocol)
@@ -79,7 +83,7 @@ class Places:
         for pattern, place in self.others.values():
             if found := pattern.match(path):
                 return replace(place, parameters=found.groupdict())
-        return NOWHERE
+        return next((place for start, place in self.nowhere.items() if path.startswith(start)), NOWHERE)
 
 
 def _is_direct(endpoint: Callable[..., object]) -> bool:
@@ -212,12 +216,14 @@ class Guard:
         self._check_origin(scope, headers)
         if place.protocol is not None and (place.protocol.own_keys or scope["path"] in place.protocol.free):
             return
+        if scope["path"] in PAGES and scope["method"] in READING:
+            return
         self.settings.keys.admit(bearer(headers))
 
     def _check_origin(self, scope: Scope, headers: Mapping[str, str]) -> None:
         """Refuse pages whose host name points at this machine, and pages of other origins that post to it."""
         host = headers.get("host", "")
-        if self.settings.local and (host.rpartition(":")[0] or host) not in LOCAL:
+        if self.settings.local and (host.rpartition(":")[0] or host).lower() not in LOCAL:
             raise ServeError(403, "forbidden", "ask for localhost; this server answers no other name")
         origin = headers.get("origin")
         if origin is None or self._allowed(origin) or _place(origin) == host:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -24,15 +25,18 @@ def plain(failure: ServeError) -> Response:
 
 @dataclass(frozen=True)
 class Protocol:
-    """Paths that one kind of client asks. `own_keys`: the adapter finds the API key and calls `server.keys.admit`."""
+    """Paths that one kind of client asks. `own_keys`: the adapter finds the API key and calls `server.keys.admit`.
+    That there is nothing at a path that begins with `below` is said in the shape of this protocol."""
 
     router: APIRouter
     shape: Shape = plain
     own_keys: bool = False
     free: frozenset[str] = field(default_factory=frozenset)  # paths that need no key
+    below: str | None = None
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+KIND = re.compile(r"str|list\[.*\]|function-.*")  # what pydantic adds to the place of a value of several kinds
 
 
 async def body_of(request: Request, kind: type[ModelT]) -> ModelT:
@@ -43,10 +47,20 @@ async def body_of(request: Request, kind: type[ModelT]) -> ModelT:
     try:
         return kind.model_validate_json(await request.body())
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        sentence = f"{cut(where)}: {first['msg']}" if where else f"the request: {first['msg']}"
-        raise refused(sentence, 400 if first["type"] == "json_invalid" else 422) from None
+        raise _wrong(error) from None
+
+
+def _wrong(error: ValidationError) -> ServeError:
+    """The first mistake of a request; where a value may be of several kinds, what each of them would be."""
+    every = [
+        (".".join(str(part) for part in each["loc"] if not KIND.fullmatch(str(part))), each["msg"], each["type"])
+        for each in error.errors(include_url=False, include_context=False, include_input=False)
+    ]
+    where, said, kind = every[0]
+    if kind == "json_invalid":
+        return refused(f"the request is not JSON in UTF-8 ({said.removeprefix('Invalid JSON: ')})")
+    several = dict.fromkeys(message for place, message, _ in every if place == where)
+    return refused(f"{cut(where) or 'the request'}: {', or: '.join(several)}", 422)
 
 
 def takes(kind: type[BaseModel]) -> dict[str, Any]:

@@ -73,21 +73,22 @@ class Server:
         detailed: bool = False,
         language: str | None = None,
         split: bool = True,
+        cut: bool = False,
     ) -> list[Answered]:
         """An answer to each input, in order. The first input that is refused is a ServeError.
 
         `inputs` are JSON values as the model's surface reads them, `options` those of `regard run`; `detailed` adds
         what `regard run --json` tells, such as scores and tokens. A text that is too long is split where sentences of
         its `language` end, and so is one whose answer might not fit into `max_length`; with `split` False, it is one of
-        the `parts` of a text.
+        the `parts` of a text. What a model cannot split and does not read whole is refused, unless it may be `cut`.
         """
         entry, given = self._found(model), self._options(options)
         self.check(inputs, files=entry.facts.files)
         parts = [await self._split(entry, each, language) if split else None for each in inputs]
         if all(part is None for part in parts):
-            return await self._answers(entry, inputs, given, detailed=detailed)
+            return await self._answers(Job(entry, "run", given, detailed, cut), inputs)
         flat = [each for part, whole in zip(parts, inputs, strict=True) for each in (part.parts if part else [whole])]
-        answered = iter(await self._answers(entry, flat, given, detailed=detailed))
+        answered = iter(await self._answers(Job(entry, "run", given, detailed, cut), flat))
         return [
             next(answered) if part is None else _joined(part, [next(answered) for _ in part.parts]) for part in parts
         ]
@@ -101,7 +102,7 @@ class Server:
             readable([given], most=self.limits.looked)
         reply = await self._one(entry, "look", given, {"line": line, **view})
         record: Message = reply["record"]
-        return record
+        return {**record, "model": {**record["model"], "name": entry.name}}  # and not the path of its directory
 
     async def stream(
         self, model: str | None, given: object, options: Mapping[str, JsonValue] | None = None
@@ -210,11 +211,9 @@ class Server:
         found = Split(reply["parts"], reply["between"])
         return found if len(found.parts) > 1 else None
 
-    async def _answers(
-        self, entry: Entry, inputs: Sequence[object], options: dict[str, JsonValue], *, detailed: bool
-    ) -> list[Answered]:
-        replies = await self._replies(Job(entry, "run", options, detailed), inputs)
-        self._measure(entry)
+    async def _answers(self, job: Job, inputs: Sequence[object]) -> list[Answered]:
+        replies = await self._replies(job, inputs)
+        self._measure(job.entry)
         return [Answered(reply["found"], reply["read"], reply["said"]) for reply in replies]
 
     def _measure(self, entry: Entry) -> None:

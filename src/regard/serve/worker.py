@@ -19,13 +19,15 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from regard.data.tokenizers import Tokenizers
-from regard.errors import RegardError
+from regard.errors import CutWarning, RegardError
 from regard.serve.channel import Channel, Message
 from regard.serve.failures import trouble
 from regard.serve.registry import Facts, mark_of
@@ -155,10 +157,11 @@ class Worker:
             except RegardError as error:
                 refused[place] = str(error)
         options, detailed = message["options"], message["detailed"]
-        try:
-            answers: list[object] = list(model.answers([each for _, each in asked], options, detailed=detailed))
-        except RegardError:
-            answers = [self._alone(model, each, options, detailed=detailed) for _, each in asked]
+        with reading(cut=message["cut"]):
+            try:
+                answers: list[object] = list(model.answers([each for _, each in asked], options, detailed=detailed))
+            except (RegardError, CutWarning):
+                answers = [self._alone(model, each, options, detailed=detailed) for _, each in asked]
         results: list[Message] = [{"refused": refused.get(place)} for place in range(len(message["inputs"]))]
         for (place, each), answer in zip(asked, answers, strict=True):
             if isinstance(answer, RegardError):
@@ -174,6 +177,8 @@ class Worker:
             return model.answers([asked], options, detailed=detailed)[0]
         except RegardError as error:
             return error
+        except CutWarning as warning:
+            return too_long(warning)
 
     def _look(self, message: Message) -> Message:
         model, view = self._model(message), dict(message["options"])
@@ -185,13 +190,17 @@ class Worker:
         """Send pieces until the end, or until the client has left."""
         model, said = self._model(message), 0
         asked = model.surface.from_request(message["inputs"][0])
-        for piece in model.pieces(asked, message["options"]):
-            if self.channel.has_message():
-                told = self.channel.receive()
-                if told is None or (self._told(told) and told["verb"] == "cancel"):
-                    break
-            said += 1
-            self.channel.send({"id": message["id"], "piece": piece})
+        with reading(cut=message["cut"]):
+            try:
+                for piece in model.pieces(asked, message["options"]):
+                    if self.channel.has_message():
+                        told = self.channel.receive()
+                        if told is None or (self._told(told) and told["verb"] == "cancel"):
+                            break
+                    said += 1
+                    self.channel.send({"id": message["id"], "piece": piece})
+            except CutWarning as warning:
+                raise too_long(warning) from None
         return {"read": _read(model, asked), "said": said}
 
     def _split(self, message: Message) -> Message:
@@ -222,6 +231,18 @@ class UnreadableError(RegardError):
 
 class ChangedError(UnreadableError):
     """A model whose files are no longer those of the version that is asked for."""
+
+
+@contextmanager
+def reading(*, cut: bool) -> Iterator[None]:
+    """Let what would not be read of an input be an error, unless it may be cut."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore" if cut else "error", CutWarning)
+        yield
+
+
+def too_long(warning: CutWarning) -> RegardError:
+    return RegardError(f"the input would be cut: {warning}; shorten it, or set truncate where there is such a field")
 
 
 def broken(error: Exception) -> str:

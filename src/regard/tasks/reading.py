@@ -21,6 +21,7 @@ from pydantic import Field, PositiveInt
 from regard.data.mixing import MixedTable, WeightedFiles
 from regard.data.rows.framing import Framing, Row
 from regard.data.tokenizers import Tokenizer
+from regard.errors import CutWarning
 from regard.tasks.base import AnswerT, AskedT, Codec
 
 Numbers = NDArray[numpy.float32]
@@ -65,6 +66,7 @@ class TextRows:
             warnings.warn(
                 f"{cut:,} of {len(framed):,} texts have more than {self.framing.maximum} tokens, and only their "
                 "beginning is read",
+                CutWarning,
                 stacklevel=2,
             )
         return framed

@@ -2,9 +2,10 @@
  * A box to type in, or two for a pair: the text is sent to the server of this page, and the record it returns is
  * shown. The address of the page holds the text, so that it is there again after a reload. For a text that is too long
  * to be shown whole there is one more box: the token from which on every weight is asked for. Where the server has
- * several models, one is chosen; for a model that reads pictures, a file takes the place of the text.
+ * several models, one is chosen; for a model that reads pictures, a file takes the place of the text. Where the server
+ * needs a key, there is a box for it, whose content is sent and kept nowhere.
  *
- * @typedef {{name: string, example: string, picture: boolean}} Choice a model
+ * @typedef {{name: string, examples: string[], picture: boolean, pair: boolean}} Choice a model
  */
 
 import { element } from "./elements.js";
@@ -28,6 +29,7 @@ export function liveForm(show, pairs, store, models) {
   const picked = () => models.find(({ name }) => name === store.state.model) ?? models[0];
   const from = element("input", { type: "number", name: "from", min: "0", title: "from token", hidden: true });
   from.setAttribute("aria-label", "from token");
+  const key = element("input", { type: "password", autocomplete: "off", placeholder: "API key", "aria-label": "API key", hidden: true });
   const status = element("p", { class: "status", role: "status" });
   /** @type {AbortController | null} */
   let asked = null;
@@ -40,12 +42,13 @@ export function liveForm(show, pairs, store, models) {
     status.className = "status";
     status.textContent = "looking …";
     try {
-      const records = await look({ ...question, ...(picked() && { model: picked().name }) }, own.signal);
+      const records = await look({ ...question, ...(picked() && { model: picked().name }) }, key.value, own.signal);
       from.hidden = !records.some(isLong);
       show(records);
       status.textContent = "";
     } catch (error) {
       if (asked !== own) return;
+      key.hidden &&= !(error instanceof Unknown);
       status.className = "status error";
       status.textContent = error instanceof Error ? error.message : String(error);
     }
@@ -58,7 +61,7 @@ export function liveForm(show, pairs, store, models) {
       if (file.files?.length) read(file.files[0]).then((picture) => ask({ input: { picture } }));
       return;
     }
-    const text = second && second.value ? `${input.value}\t${second.value}` : input.value;
+    const text = second && !second.hidden && second.value ? `${input.value}\t${second.value}` : input.value;
     const first = from.hidden || from.value === "" || text !== typed ? -1 : Number(from.value);
     typed = text;
     store.set({ text, from: first, query: -1, key: -1 });
@@ -70,11 +73,12 @@ export function liveForm(show, pairs, store, models) {
 
   /** Shows the boxes that the chosen model reads. */
   const dress = () => {
-    const { name = "", example = "", picture = false } = picked() ?? {};
+    const { name = "", examples = [], picture = false, pair = true } = picked() ?? {};
     if (name) choice.value = name;
-    input.placeholder = example ? `${example}, then Enter` : input.placeholder;
+    if (examples.length) input.placeholder = `${examples[0]}, then Enter`;
+    if (second && examples.length > 1) second.placeholder = examples[1];
     input.hidden = picture;
-    if (second) second.hidden = picture;
+    if (second) second.hidden = picture || !pair;
     file.hidden = !picture;
   };
 
@@ -103,6 +107,7 @@ export function liveForm(show, pairs, store, models) {
     second,
     file,
     from,
+    key,
     element("button", { type: "submit" }, "Look"),
     status,
   );
@@ -136,21 +141,26 @@ function read(file) {
   });
 }
 
+/** A key is needed, or is not the right one. */
+class Unknown extends Error {}
+
 /**
  * @param {object} question
+ * @param {string} key of the API, where one was given
  * @param {AbortSignal} signal
  * @returns {Promise<unknown[]>} a record for each model
  */
-async function look(question, signal) {
+async function look(question, key, signal) {
   const answer = await fetch("./look", {
     method: "POST",
-    headers: { "Content-Type": "application/json" },
+    headers: { "Content-Type": "application/json", ...(key && { Authorization: `Bearer ${key}` }) },
     body: JSON.stringify(question),
     signal,
   }).catch((error) => {
     throw signal.aborted ? error : new Error("the server does not answer; is it still running?");
   });
   const said = await answer.json().catch(() => null);
+  if (answer.status === 401 || answer.status === 403) throw new Unknown(complaint(said) ?? "a key is needed");
   if (!answer.ok || said === null)
     throw new Error(complaint(said) ?? `the server answered with status ${answer.status}`);
   return Array.isArray(said) ? said : [said];

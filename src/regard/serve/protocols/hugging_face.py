@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from starlette.responses import JSONResponse, Response
 
 from regard.serve.failures import ServeError, refused
-from regard.serve.protocol import Protocol, answer, object_of, takes
+from regard.serve.protocol import Protocol, answer, body_of, object_of, takes
 from regard.serve.protocols.pipelines import ALSO, EMPTY, Pipeline, Sentences, not_empty, similarities, vectors
 from regard.serve.registry import Entry
 from regard.serve.server import Server
@@ -31,7 +31,7 @@ class Asking(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     model: str | None = None
-    truncate: bool | None = None
+    truncate: bool | None = None  # whether a text that is too long may be cut
 
 
 class Predict(Asking):
@@ -126,45 +126,52 @@ def protocol(server: Server) -> Protocol:
         """The first model, and the limits."""
         return answer(_info(server))
 
-    @router.post("/predict")
-    async def predict(body: Predict) -> Response:
+    @router.post("/predict", openapi_extra=takes(Predict))
+    async def predict(request: Request) -> Response:
         """Every label with its probability."""
+        body = await body_of(request, Predict)
         if body.raw_scores:
             raise refused("raw_scores: the model answers with probabilities alone; leave it out")
         entry = first("text-classification", body.model)
         nested = isinstance(body.inputs, list) and any(isinstance(each, list) for each in body.inputs)
         inputs = list(body.inputs) if nested else [body.inputs]
         not_empty(body.inputs)
-        found = [each.answer for each in await server.ask(entry.name, inputs)]
+        found = [each.answer for each in await server.ask(entry.name, inputs, cut=bool(body.truncate))]
         return answer(found if nested else found[0])
 
-    @router.post("/embed")
-    async def embed(body: Embed) -> Response:
+    @router.post("/embed", openapi_extra=takes(Embed))
+    async def embed(request: Request) -> Response:
         """The vectors of texts."""
+        body = await body_of(request, Embed)
         if body.prompt_name is not None:
             raise refused("prompt_name: the model has no prompts; leave it out")
         entry = first("feature-extraction", body.model)
-        return answer(await vectors(server, entry, body.inputs, body.normalize, body.dimensions))
+        cut = bool(body.truncate)
+        return answer(await vectors(server, entry, body.inputs, body.normalize, body.dimensions, cut=cut))
 
-    @router.post("/similarity")
-    async def similarity(body: Similarity) -> Response:
+    @router.post("/similarity", openapi_extra=takes(Similarity))
+    async def similarity(request: Request) -> Response:
         """How similar sentences are to another: the cosine of their vectors."""
+        body = await body_of(request, Similarity)
         entry = first("feature-extraction", body.model)
-        return answer(await similarities(server, entry, body.inputs))
+        return answer(await similarities(server, entry, body.inputs, cut=bool(body.truncate)))
 
-    @router.post("/rerank")
-    async def rerank(body: Rerank) -> Response:
+    @router.post("/rerank", openapi_extra=takes(Rerank))
+    async def rerank(request: Request) -> Response:
         """The numbers of texts with their scores, the best answer to the query first."""
+        body = await body_of(request, Rerank)
         if body.raw_scores:
             raise refused("raw_scores: the model answers with scores of its own; leave it out")
         entry = first("text-ranking", body.model)
         not_empty(body.texts)
-        (found,) = await server.ask(entry.name, [{"query": body.query, "texts": body.texts}])
+        asked = {"query": body.query, "texts": body.texts}
+        (found,) = await server.ask(entry.name, [asked], cut=bool(body.truncate))
         return answer(_ranked(found.answer, with_text=body.return_text))
 
-    @router.post("/tokenize")
-    async def tokenize(body: Tokenize) -> Response:
+    @router.post("/tokenize", openapi_extra=takes(Tokenize))
+    async def tokenize(request: Request) -> Response:
         """The tokens of texts. Tokens that a model adds around a text are not among them."""
+        body = await body_of(request, Tokenize)
         texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
         not_empty(texts)
         found = await server.tokenize(server.registry.find(body.model).name, texts)
@@ -214,7 +221,7 @@ def _info(server: Server) -> dict[str, JsonValue]:
         "max_batch_tokens": None,
         "max_batch_requests": None,
         "max_client_batch_size": limits.batch,
-        "auto_truncate": entry.facts.whole is None,  # else a long text is split
+        "auto_truncate": False,
         "tokenization_workers": server.pool.count,
         "version": __version__,
         "sha": None,

@@ -15,12 +15,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from regard.serve.failures import ServeError, refused
-from regard.serve.protocol import Protocol, answer
+from regard.serve.protocol import Protocol, answer, body_of, takes
 from regard.serve.registry import Entry
 from regard.serve.server import Answered, Server
 
@@ -49,10 +49,19 @@ class StreamOptions(BaseModel):
     include_obfuscation: bool = False
 
 
-class Completion(BaseModel):
-    """A request for the continuation of prompts."""
+class Body(BaseModel):
+    """A request. A field that is null is as one that is left out."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: JsonValue) -> JsonValue:
+        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+
+
+class Completion(Body):
+    """A request for the continuation of prompts."""
 
     model: str
     prompt: Texts
@@ -74,10 +83,8 @@ class Completion(BaseModel):
     logit_bias: dict[str, float] | None = None
 
 
-class Embedding(BaseModel):
+class Embedding(Body):
     """A request for the vectors of texts."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: str
     input: Texts
@@ -116,9 +123,10 @@ def protocol(server: Server) -> Protocol:
         """One model."""
         return answer(described(server.registry.find(model)))
 
-    @router.post("/v1/completions")
-    async def completions(body: Completion) -> Response:
+    @router.post("/v1/completions", openapi_extra=takes(Completion))
+    async def completions(request: Request) -> Response:
         """How prompts go on."""
+        body = await body_of(request, Completion)
         asked = Asked(server, _doing(server, body.model, "text-generation"), body)
         if not body.stream:
             return answer(await asked.whole())
@@ -126,9 +134,10 @@ def protocol(server: Server) -> Protocol:
         first = await anext(events)  # what fails before anything was said is an error of its own
         return StreamingResponse(_after(first, events), media_type="text/event-stream")
 
-    @router.post("/v1/embeddings")
-    async def embeddings(body: Embedding) -> Response:
+    @router.post("/v1/embeddings", openapi_extra=takes(Embedding))
+    async def embeddings(request: Request) -> Response:
         """The vectors of texts."""
+        body = await body_of(request, Embedding)
         entry = _doing(server, body.model, "feature-extraction")
         found = await server.ask(entry.name, _texts(body.input, "input"))
         data = [_embedding(place, each, body) for place, each in enumerate(found)]
@@ -136,7 +145,7 @@ def protocol(server: Server) -> Protocol:
         usage = {"prompt_tokens": read, "total_tokens": read}
         return answer({"object": "list", "data": data, "model": entry.name, "usage": usage})
 
-    return Protocol(router, shape=shape)
+    return Protocol(router, shape=shape, below="/v1/")
 
 
 def _doing(server: Server, name: str, pipeline: str) -> Entry:
@@ -213,6 +222,8 @@ class Asked:
             raise refused("max_tokens: 0 gives nothing to say; set echo, or at least 1")
         if body.best_of is not None and (body.best_of < body.n or body.stream):
             raise refused("best_of must be at least n, and cannot be streamed")
+        if body.max_tokens > (most := self.server.limits.length):
+            raise refused(f"max_tokens is {body.max_tokens}; this server allows at most {most}")
         if len(self.prompts) * body.n > self.server.limits.batch:
             raise refused(f"{len(self.prompts) * body.n} answers were asked for; at most {self.server.limits.batch}")
 

@@ -41,6 +41,7 @@ class Run(BaseModel):
     input: JsonValue = None
     inputs: list[JsonValue] | None = None
     options: Options = Field(default_factory=Options)
+    truncate: bool = False  # whether an input that is too long may be cut
 
 
 PARAMETERS = {"parameters": [{"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}]}
@@ -62,7 +63,7 @@ def protocol(server: Server) -> Protocol:
             raise refused('give one of "input" and "inputs"')
         asked: list[JsonValue] = [body.input] if body.inputs is None else body.inputs
         options = body.options.model_dump(exclude_none=True)
-        found = await server.ask(request.path_params["model"], asked, options, detailed=True)
+        found = await server.ask(request.path_params["model"], asked, options, detailed=True, cut=body.truncate)
         rows = [{"input": given, "answers": each.answer} for given, each in zip(asked, found, strict=True)]
         return answer(rows[0] if body.inputs is None else rows)
 

@@ -49,7 +49,12 @@ class ServedLooks:
 
     def models(self) -> list[dict[str, JsonValue]]:
         return [
-            {"name": entry.name, "picture": entry.facts.pipeline.startswith("image-"), "example": entry.facts.example}
+            {
+                "name": entry.name,
+                "picture": entry.facts.pipeline.startswith("image-"),
+                "pair": entry.facts.two_texts,
+                "examples": typed(entry.facts.example),
+            }
             for entry in self.server.registry
         ]
 
@@ -61,6 +66,11 @@ class ServedLooks:
         view = asked.model_dump(include={"layer", "head", "reference", "first"}, exclude_none=True)
         given = asked.input if asked.text is None else asked.text
         return [await self.server.look(asked.model, given, view, line=asked.text is not None)]
+
+
+def typed(example: str) -> list[JsonValue]:
+    """What somebody types into the boxes of the page: "a text" or $'a query\\ta text' as a shell has it."""
+    return list(example.removeprefix("$").strip("'\"").split("\\t"))
 
 
 def protocol(server: Server) -> Protocol:

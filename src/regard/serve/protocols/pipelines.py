@@ -18,7 +18,7 @@ from regard.serve.server import Answered, Server
 EMPTY = "`inputs` cannot be empty"
 ALSO = {"feature-extraction": "sentence-similarity"}  # what a model can do beside its own task
 # parameters of pipelines that change nothing here, because they say how a model is run and not what it answers
-WITHOUT_EFFECT = {"clean_up_tokenization_spaces", "truncate", "truncation_direction", "wait_for_model", "use_cache"}
+WITHOUT_EFFECT = {"clean_up_tokenization_spaces", "truncation_direction", "wait_for_model", "use_cache"}
 GENERATION = {  # of transformers → of `regard run`
     "max_new_tokens": "max_length",
     "max_length": "max_length",
@@ -47,20 +47,20 @@ def not_empty(inputs: object) -> None:
 
 
 async def vectors(
-    server: Server, entry: Entry, inputs: str | list[str], normalize: bool, dimensions: int | None
+    server: Server, entry: Entry, inputs: str | list[str], normalize: bool, dimensions: int | None, *, cut: bool
 ) -> list[list[float]]:
     not_empty(inputs)
     texts = [inputs] if isinstance(inputs, str) else inputs
-    found = [_numbers(each) for each in await server.ask(entry.name, texts)]
+    found = [_numbers(each) for each in await server.ask(entry.name, texts, cut=cut)]
     if dimensions is not None and dimensions > len(found[0]):
         raise refused(f"dimensions: the vectors have {len(found[0])} numbers; ask for no more")
-    cut = [vector[:dimensions] for vector in found]
-    return [_of_length_one(vector) for vector in cut] if normalize else cut
+    shorter = [vector[:dimensions] for vector in found]
+    return [_of_length_one(vector) for vector in shorter] if normalize else shorter
 
 
-async def similarities(server: Server, entry: Entry, given: Sentences) -> list[float]:
+async def similarities(server: Server, entry: Entry, given: Sentences, *, cut: bool) -> list[float]:
     not_empty(given.sentences)
-    own, *others = await vectors(server, entry, [given.source_sentence, *given.sentences], True, None)
+    own, *others = await vectors(server, entry, [given.source_sentence, *given.sentences], True, None, cut=cut)
     return [sum(a * b for a, b in zip(own, other, strict=True)) for other in others]
 
 
@@ -205,14 +205,15 @@ class Pipeline:
     async def answer(self, body: Mapping[str, JsonValue]) -> object:
         inputs, parameters, name = body.get("inputs"), _parameters(body), self.entry.facts.pipeline
         not_empty(inputs)
+        cut = parameters.pop("truncate", None) is True
         if name in ALSO and isinstance(inputs, dict) and "source_sentence" in inputs:
-            return await similarities(self.server, self.entry, _sentences(inputs))
+            return await similarities(self.server, self.entry, _sentences(inputs), cut=cut)
         several = isinstance(inputs, list) and name in PLANS
         asked = inputs if isinstance(inputs, list) and several else [inputs]
         plan = PLANS.get(name, _as_it_is)(self.entry, parameters)
         if parameters:
             raise refused(f"{next(iter(parameters))[:80]} has no effect on a model for {name}; leave it out")
-        found = await self.server.ask(self.entry.name, asked, plan.options)
+        found = await self.server.ask(self.entry.name, asked, plan.options, cut=cut)
         results = [plan.finish(each.answer) for each in found]
         return results if several or name in ALWAYS_LISTED else results[0]
 

@@ -296,9 +296,9 @@ class _Rendering:
             first, last = _longest_run(free)
             return _Placed(self.said[first][0], self.said[last][1], number, text)
         place = self._after(min(sources) - 1, taken) if sources else 0
-        if UNSPACED.search(self.answer):
-            return _Placed(place, place, number, text)
-        return _Placed(place, place, number, f" {text}" if place else f"{text} " if self.answer else text)
+        if UNSPACED.search(self.answer) or not self.answer:
+            return _Placed(place, place, number, f" {text}" if taken and not self.answer else text)
+        return _Placed(place, place, number, f" {text}" if place else f"{text} ")
 
     def _point(self, number: int, taken: Sequence[tuple[int, int]]) -> _Placed:
         """A mark without words: after the word that it follows without a space, or before the next word."""

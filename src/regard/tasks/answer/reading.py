@@ -15,7 +15,7 @@ from pydantic import Field, PositiveInt
 
 from regard.checking import check
 from regard.data.rows.framing import Framing, Row
-from regard.errors import RegardError
+from regard.errors import CutWarning, RegardError
 from regard.tasks.base import Codec, RunOptions, Surface
 from regard.tasks.reading import Numbers, Read, Reading, RowsData, TextRows, softmax
 from regard.tasks.surfaces import RUNTIME, Texts, one_or_two, texts_of
@@ -125,7 +125,8 @@ class SpanReading(Reading[Texts, Span]):
         offsets = self.rows.tokenizer.offsets(passage)
         room = framing.maximum - framing.room_taken(pair=True)
         if len(asked) > room // 2:
-            warnings.warn(f"a question has more than {room // 2} tokens, and only its beginning is read", stacklevel=2)
+            note = f"a question has more than {room // 2} tokens, and only its beginning is read"
+            warnings.warn(note, CutWarning, stacklevel=2)
         asked = asked[: room // 2]
         size = room - len(asked)
         for begin in range(0, max(len(read), 1), min(self.stride, max(size - self.max_answer, 1))):

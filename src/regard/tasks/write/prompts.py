@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from regard.data.tokenizers import Tokenizer
 from regard.decoding.config import DecodingConfig
-from regard.errors import RegardError
+from regard.errors import CutWarning, RegardError
 
 LONGEST = 1 << 16  # tokens of a prompt that are read at most
 
@@ -26,7 +26,7 @@ class Prompts:
         read = [self.end(prompt) for prompt in every]
         for whole, end in zip(every, read, strict=True):
             if len(end) < len(whole):
-                warnings.warn(f"a prompt is too long: {told_of_cut(whole, end)}", stacklevel=2)
+                warnings.warn(f"a prompt is too long: {told_of_cut(whole, end)}", CutWarning, stacklevel=2)
         return read
 
     def end(self, prompt: list[int]) -> list[int]:
