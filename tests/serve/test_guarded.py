@@ -52,6 +52,13 @@ def test_a_key_is_needed(keyed: Running):
     assert keyed.client.get("/health", headers={"Authorization": ""}).status_code == 200
 
 
+def test_a_browser_opens_the_pages_without_a_key_and_asks_no_model(keyed: Running):
+    for path in ("/", "/docs", "/openapi.json"):
+        assert httpx.get(f"{keyed.url}{path}").status_code == 200
+    for path, body in (("/", {"inputs": "w1"}), ("/look", {"text": "w1"})):
+        assert httpx.post(f"{keyed.url}{path}", json=body).status_code == 401
+
+
 def test_an_allowed_origin_is_told_so(keyed: Running):
     headers = {"Origin": "https://page.example"}
     found = keyed.client.post("/run/quick", json={"input": "w1"}, headers=headers)

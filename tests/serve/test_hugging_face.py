@@ -157,6 +157,29 @@ def test_embed_and_similarity(server: Running, models: dict[str, Model]) -> None
     assert server.client.post("/similarity", json=asked).json() == pytest.approx([cosine], abs=1e-5)
 
 
+def test_a_text_of_which_a_part_would_not_be_read_is_refused_unless_it_may_be_cut(server: Running) -> None:
+    long = "the cat sat on a mat " * 40
+    asked = {
+        "/predict": {"inputs": long},
+        "/embed": {"inputs": [TEXT, long]},
+        "/rerank": {"query": "a cat", "texts": [long]},
+        "/models/labels": {"inputs": long},
+        "/run/labels": {"inputs": [TEXT, long]},
+    }
+    for path, body in asked.items():
+        refused = server.client.post(path, json=body)
+        assert refused.status_code == (400 if path.startswith("/run") else 422), path
+        assert "only their beginning is read; shorten it" in refused.json()["error"]
+        assert server.client.post(path, json={**body, "truncate": True}).status_code == 200
+    alone = server.client.post("/embed", json={"inputs": long, "truncate": True}).json()
+    assert near(server.client.post("/embed", json={"inputs": [TEXT, long], "truncate": True}).json()[1:], alone)
+
+
+def test_a_field_of_a_wrong_kind_is_told_every_kind_that_it_may_have(server: Running) -> None:
+    error = server.client.post("/embed", json={"inputs": 3}).json()["error"]
+    assert error == "inputs: Input should be a valid string, or: Input should be a valid array"
+
+
 def test_rerank(server: Running, models: dict[str, Model]) -> None:
     asked = {"query": "a cat", "texts": ["the dog", "the cat", "a cat"]}
     expected = models["order"](asked)

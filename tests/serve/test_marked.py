@@ -31,6 +31,7 @@ def test_a_lost_placeholder_follows_the_word_before_it() -> None:
     assert said(plain("see {{x}} now"), "jetzt sehen", [(2, 0), (0, 1)]) == "jetzt sehen {{x}}"
     assert said(plain("{{x}} now"), "jetzt", [(1, 0)]) == "{{x}} jetzt"
     assert said(plain("now {{x}}"), "", []) == "{{x}}"
+    assert said(plain("{{x}} or <keep>New York</keep> now"), "", []) == "{{x}} New York"
 
 
 def test_kept_words_are_not_translated_and_their_tags_are_left_out() -> None:

@@ -198,6 +198,8 @@ def test_models(client: openai.OpenAI) -> None:
         ({"extra_body": {"unheard": 1}}, "unheard"),
         ({"logprobs": 9}, "logprobs"),
         ({"stream": True, "prompt": "a\0"}, "NUL"),
+        ({"prompt": "the cat sat " * 9}, "only the last 12 of 108 tokens are read"),
+        ({"prompt": "the cat sat " * 9, "stream": True}, "only the last 12 of 108 tokens are read"),
     ],
 )
 def test_errors(client: openai.OpenAI, changes: dict[str, Any], sentence: str) -> None:
@@ -213,6 +215,24 @@ def test_unknown_models_and_bodies(client: openai.OpenAI, server: Running) -> No
     response = server.client.post("/v1/completions", content=b"{", headers={"Content-Type": "application/json"})
     assert response.status_code == 400
     assert response.json()["error"].keys() == {"message", "type", "param", "code"}
+    response = server.client.post("/v1/embeddings", content=b"{}", headers={"Content-Type": "text/plain"})
+    assert (response.status_code, response.json()["error"]["type"]) == (415, "invalid_request_error")
+
+
+def test_what_there_is_not_is_said_in_the_shape_of_openai(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match="there is nothing at /v1/chat/completions") as error:
+        client.chat.completions.create(model="gpt", messages=[{"role": "user", "content": "a"}])
+    assert error.value.type == "not_found_error"
+
+
+def test_null_is_as_a_field_that_is_left_out(server: Running, writer: Writer) -> None:
+    nulls = dict.fromkeys(
+        ("max_tokens", "n", "stop", "top_p", "stream", "stream_options", "echo", "logprobs", "suffix")
+    )
+    response = server.client.post(
+        "/v1/completions", json={"model": "gpt", "prompt": PROMPTS[0], "temperature": 0, **nulls}
+    )
+    assert response.json()["choices"][0]["text"] == greedy(writer, PROMPTS[0])
 
 
 def test_keys(embedder: Model) -> None:

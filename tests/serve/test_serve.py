@@ -140,6 +140,7 @@ def test_models_and_documentation_are_shown(server: Running):
 def test_a_record_is_looked_at(server: Running):
     found = server.client.post("/look", json={"text": "w1 w2", "model": "again"}).json()
     assert [record["sides"]["source"]["items"][:2] for record in found] == [["w1", "w2"]]
+    assert found[0]["model"]["name"] == "again"  # and not where its directory is
     assert server.client.post("/look", json={"text": " "}).status_code == 400
     assert server.client.post("/look", json={"text": "w1", "layer": 77}).status_code == 400
 
@@ -190,6 +191,7 @@ def test_other_paths_methods_and_kinds_are_refused(server: Running):
 def test_other_hosts_and_origins_are_refused(server: Running):
     client, own = server.client, f"http://127.0.0.1:{server.port}"
     assert client.get("/health", headers={"Host": "evil.example"}).status_code == 403
+    assert client.get("/health", headers={"Host": f"LocalHost:{server.port}"}).status_code == 200
     for origin, status in ((own, 200), ("https://evil.example", 403), ("null", 403), ("http://[::1", 403)):
         response = client.post("/run/tiny", json={"input": "w1"}, headers={"Origin": origin})
         assert response.status_code == status

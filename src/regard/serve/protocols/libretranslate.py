@@ -275,8 +275,8 @@ class Adapter:
         return Upload(f"{name.stem}_{target}{name.suffix}", said.texts[0].encode()), said.truncated
 
     def glossary(self, form: Form) -> dict[str, str]:
-        found = _glossary(form)
-        self.server.check([" ".join([*found, *found.values()])])
+        if found := _glossary(form):
+            self.server.check([" ".join([*found, *found.values()])])
         return found
 
     def limit(self, texts: list[str]) -> None:
