@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import count, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
 from numpy import ndarray
 
@@ -178,6 +178,19 @@ class Stream(ABC, Generic[BatchT]):
         """Endless batches from a place in training on; a thread prepares them in advance."""
         epochs = (self.epoch(number, position=position if number == epoch else 0) for number in count(epoch))
         return ahead((batch for batches in epochs for batch in batches), depth=AHEAD)
+
+
+@runtime_checkable
+class Laned(Protocol):
+    """A stream whose rows go on from batch to batch: row i of all processes reads lane i of the data."""
+
+    def lanes(self, epoch: int) -> slice:
+        """Those that this process reads in an epoch."""
+        ...
+
+    def keep_lanes(self, epoch: int, count: int) -> None:
+        """Divide the data in an epoch into this number of lanes, with which other processes have begun it."""
+        ...
 
 
 def ahead(items: Iterator[Item], *, depth: int) -> Iterator[Item]:
