@@ -5,6 +5,8 @@ are points (source length, target length). A region of points that is too large 
 either side, where the two parts together need the smallest tables; this is repeated until every part fits.
 """
 
+from collections.abc import Sequence
+
 import numpy
 from numpy.typing import NDArray
 
@@ -14,6 +16,8 @@ Rows = NDArray[numpy.int64]  # row numbers
 
 FEW = 3  # from a region of up to this many batches, one full batch is taken at a time: few batches are half empty
 PLACES = 64  # places at which a larger region may be divided, at whole numbers of batches
+CLOSE = 0.01  # how far batches of processes may be from taking equally long where rows would allow it
+SPAN = 4  # times as many rows as the largest batch had that a balanced one may have
 MARGIN = (1.05, 1.09)  # expected padding; drawn anew in each epoch, it gives each epoch other batches
 
 
@@ -75,3 +79,46 @@ def _whole(longest: Rows, expected: int) -> Rows:
     batches = numpy.unique(numpy.linspace(1, expected - 1, min(PLACES, expected - 1)).astype(numpy.int64))
     places: Rows = numpy.searchsorted(filled, batches * (filled[-1] / expected))
     return places
+
+
+def balanced(batches: Sequence[Rows], lengths: NDArray[numpy.integer]) -> list[Rows]:
+    """The rows of these batches in as many batches that take about equally long, for processes that learn from them at
+    the same time and wait for the slowest; `lengths` (sides, all rows).
+
+    The longest rows come first. A batch takes as long as it has cells and tokens. Its tables on both sides are no
+    larger than the largest of those that were given, which are returned as they are if that takes no longer.
+    """
+    rows = numpy.concatenate(batches)
+    rows = rows[numpy.argsort(-lengths[:, rows].max(axis=0), kind="stable")]
+    sides = lengths[:, rows].astype(numpy.int64)
+    tables, times = zip(*(_growing(lengths[:, batch].astype(numpy.int64)) for batch in batches), strict=True)
+    most = max(int(table[-1]) for table in tables)
+    span = SPAN * max(map(len, batches))
+    found, high = list(batches), max(int(time[-1]) for time in times)
+    low = sum(int(time[-1]) for time in times) // len(batches)
+    while high - low > CLOSE * low:
+        limit = (low + high) // 2
+        ends = _cuts(sides, len(batches), limit=limit, most=most, span=span)
+        if ends is None:
+            low = limit + 1
+        else:
+            found, high = numpy.split(rows, ends), limit
+    return found
+
+
+def _cuts(sides: Rows, count: int, *, limit: int, most: int, span: int) -> list[int] | None:
+    """Where rows are cut into `count` batches that take no longer than `limit`; None if they do not fit into these."""
+    begin, ends = 0, list[int]()
+    for left in range(count, 0, -1):
+        table, time = _growing(sides[:, begin : begin + span])
+        fitting = min(int(numpy.searchsorted(time, limit, "right")), int(numpy.searchsorted(table, most, "right")))
+        begin += min(fitting, sides.shape[1] - begin - left + 1)  # a row is left for each other batch
+        ends.append(begin)
+    return ends[:-1] if begin == sides.shape[1] and len({0, *ends}) > count else None
+
+
+def _growing(lengths: Rows) -> tuple[Rows, Rows]:
+    """Of the first 1, 2, … rows with these lengths (sides, rows): the larger of their tables, and the time they take,
+    in cells and tokens."""
+    tables = numpy.maximum.accumulate(lengths, axis=1) * numpy.arange(1, lengths.shape[1] + 1)
+    return tables.max(axis=0), tables.sum(axis=0) + lengths.sum(axis=0).cumsum()

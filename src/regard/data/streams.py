@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from itertools import count, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
-from numpy import ndarray
+from numpy import integer, ndarray
+from numpy.typing import NDArray
 
-from regard.data.planning import Rows
+from regard.data.planning import Rows, balanced
 
 if TYPE_CHECKING:
     import torch
@@ -110,17 +111,24 @@ class Share:
         if not 0 <= self.rank < self.world:
             raise ValueError(f"rank={self.rank} is not one of the {self.world} processes; give 0 to {self.world - 1}")
 
-    def groups(self, batches: Sequence[Rows], position: int = 0) -> Iterator[Part]:
+    def groups(
+        self, batches: Sequence[Rows], position: int = 0, *, lengths: NDArray[integer] | None = None
+    ) -> Iterator[Part]:
         """The batches of this process among those from `position` on.
 
         Positions count the batches of an epoch in one order for all numbers of processes: a run that is resumed by
         other processes learns from exactly those batches that are left. If there are fewer batches than processes at
-        the end, these are divided; a process that no row is left for is idle.
+        the end, these are divided; a process that no row is left for is idle. With the `lengths` of all rows on each
+        side, processes exchange rows between the batches that they learn from at the same time, so that these take
+        equally long.
         """
         left = list(batches[position:])
         whole = len(left) // self.world * self.world
         for first in range(0, whole, self.world):
-            yield Part(position + first + self.world - 1, left[first + self.rank])
+            group = left[first : first + self.world]
+            if lengths is not None and self.world > 1:
+                group = balanced(group, lengths)
+            yield Part(position + first + self.world - 1, group[self.rank])
         if end := left[whole:]:
             parts = _divided(end, self.world)
             mine = parts[self.rank] if self.rank < len(parts) else parts[0]
@@ -178,6 +186,19 @@ class Stream(ABC, Generic[BatchT]):
         """Endless batches from a place in training on; a thread prepares them in advance."""
         epochs = (self.epoch(number, position=position if number == epoch else 0) for number in count(epoch))
         return ahead((batch for batches in epochs for batch in batches), depth=AHEAD)
+
+
+@runtime_checkable
+class Laned(Protocol):
+    """A stream whose rows go on from batch to batch: row i of all processes reads lane i of the data."""
+
+    def lanes(self, epoch: int) -> slice:
+        """Those that this process reads in an epoch."""
+        ...
+
+    def keep_lanes(self, epoch: int, count: int) -> None:
+        """Divide the data in an epoch into this number of lanes, with which other processes have begun it."""
+        ...
 
 
 def ahead(items: Iterator[Item], *, depth: int) -> Iterator[Item]:

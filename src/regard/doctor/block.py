@@ -17,7 +17,7 @@ import numpy
 from numpy.typing import NDArray
 
 # what occurs in a cell
-HIGH = 1 << 0  # a character beyond ASCII
+BEYOND = 1 << 0  # the first byte of a letter of another script than Latin
 ODD = 1 << 1  # one that is not a plain letter of most alphabets: a sign, a space, an accent by itself, half a character
 CONTROL = 1 << 2  # a control character
 DIGIT = 1 << 3
@@ -38,15 +38,17 @@ STRETCH = 1 << 16  # sixty bytes without a space
 LONG_WORD, LONG_RUN = 60, 8  # bytes
 _TAB, _LINE, _SPACE = 9, 10, 32
 
-
 # first bytes of characters in UTF-8 that are ODD: signs, spaces, accents by themselves, characters of private use, …
 _ODD_BYTES = (0xC2, 0xC6, 0xCB, 0xCC, 0xCD, 0xD9, 0xE0, 0xE1, 0xE2, 0xED, 0xEE, 0xEF, *range(0xF0, 0x100))
+_BEYOND_BYTES = (*range(0xCD, 0xE2), *range(0xE3, 0xF0))  # those of the scripts that `languages` knows
+_FULL_STOP, _COMMA, _APOSTROPHE = 46, 44, 39
+_COLON, _SLASH, _W = 58, 47, 119
 
 
 def _table() -> NDArray[numpy.uint32]:
     table = numpy.zeros(256, dtype=numpy.uint32)
-    table[128:] |= HIGH
     table[list(_ODD_BYTES)] |= ODD
+    table[list(_BEYOND_BYTES)] |= BEYOND
     table[:32] |= CONTROL
     table[127] |= CONTROL
     table[[_TAB, _LINE]] = 0
@@ -60,9 +62,9 @@ def _table() -> NDArray[numpy.uint32]:
 _FLAGS = _table()
 
 
-# what a byte adds to the counts of its cell: 16 bits for each of characters, words, letters and solid bytes
-_PLACES = (0, 16, 32, 48)
-_CHARACTERS, _WORDS, _LETTERS, _SOLID = _PLACES
+# what a byte adds to the counts of its cell: 16 bits for each of characters, letters and solid bytes
+_PLACES = (0, 16, 32)
+_CHARACTERS, _LETTERS, _SOLID = _PLACES
 _FIELD = numpy.uint64(0xFFFF)
 
 
@@ -91,10 +93,16 @@ class Block:
         return numpy.frombuffer(text.encode(errors="surrogatepass"), dtype=numpy.uint8)
 
     @cached_property
+    def _spaces(self) -> tuple[NDArray[numpy.int64], NDArray[numpy.uint8]]:
+        """Where there are spaces, tabs, line feeds and other characters that separate words, and which they are."""
+        places = numpy.flatnonzero(self._bytes <= _SPACE)
+        return places, self._bytes[places]
+
+    @cached_property
     def _ends(self) -> NDArray[numpy.int64]:
         """Where each cell ends: the place of the tab or line feed after it."""
-        content = self._bytes
-        return numpy.flatnonzero((content == _TAB) | (content == _LINE))
+        places, which = self._spaces
+        return places[(which == _TAB) | (which == _LINE)]
 
     @cached_property
     def _starts(self) -> NDArray[numpy.int64]:
@@ -105,16 +113,12 @@ class Block:
 
     @cached_property
     def _counts(self) -> tuple[NDArray[numpy.int64], ...]:
-        """Characters, words, bytes of letters, and bytes that are no spaces in each cell: (n, w) each.
+        """Characters, bytes of letters, and bytes that are no spaces in each cell: (n, w) each.
 
         Each count has 16 bits of one number for each byte, and all are summed at once. A cell may be longer than
         these bits can count: then each is summed by itself.
         """
-        content = self._bytes
-        marks = _COUNTED[content]
-        begins = content > _SPACE
-        begins[1:] &= content[:-1] <= _SPACE
-        marks[numpy.flatnonzero(begins)] += numpy.uint64(1 << _WORDS)
+        marks = _COUNTED[self._bytes]
         if int((self._ends - self._starts).max(initial=0)) < 1 << 16:
             sums = numpy.add.reduceat(marks, self._starts)
             return tuple(self._in_cells((sums >> numpy.uint64(place)) & _FIELD) for place in _PLACES)
@@ -126,46 +130,58 @@ class Block:
         """(n, w)"""
         return self._counts[0]
 
-    @property
+    @cached_property
+    def _words(self) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64], NDArray[numpy.int64]]:
+        """The place after each word, its length in bytes, and the number of its cell. Between two spaces, and between a
+        space and the end of a cell, is a word of length 0."""
+        ends, which = self._spaces
+        last = (which == _TAB) | (which == _LINE)
+        return ends, numpy.diff(ends, prepend=-1) - 1, numpy.cumsum(last) - last
+
+    @cached_property
     def words(self) -> NDArray[numpy.int64]:
         """Groups of characters between spaces: (n, w)"""
-        return self._counts[1]
+        _, lengths, cell = self._words
+        return self._in_cells(numpy.bincount(cell[lengths > 0], minlength=len(self._ends)))
 
     @property
     def letters(self) -> NDArray[numpy.int64]:
         """Bytes of letters, with every byte beyond ASCII: (n, w)"""
-        return self._counts[2]
+        return self._counts[1]
 
     @property
     def solid(self) -> NDArray[numpy.int64]:
         """Bytes that are no spaces: (n, w)"""
-        return self._counts[3]
+        return self._counts[2]
 
     @cached_property
     def flags(self) -> NDArray[numpy.int64]:
         """What occurs in each cell: (n, w)"""
         content = self._bytes
         marks = _FLAGS[content]
-        space = content == _SPACE
-        after = numpy.append(content[1:], numpy.uint8(_LINE))
-        where = {
-            SPACES: space & (after == _SPACE),
-            SPACED: space & ((after == 46) | (after == 44) | (after == 39)),
-            ADDRESS: ((content == 58) & (after == 47)) | ((content == 119) & (after == 119)),
-            ODD: (content == 0xC3) & ((after == 0x82) | (after == 0x83)),  # Â and Ã
-            RUN: _runs(content == after, LONG_RUN - 1),
-        }
-        for flag, places in where.items():
-            marks[numpy.flatnonzero(places)] |= flag
+        pairs = [
+            (SPACES, _SPACE, (_SPACE,)),
+            (SPACED, _SPACE, (_FULL_STOP, _COMMA, _APOSTROPHE)),
+            (ADDRESS, _COLON, (_SLASH,)),
+            (ADDRESS, _W, (_W,)),
+            (ODD, 0xC3, (0x82, 0x83)),  # Â and Ã
+        ]
+        spaces, which = self._spaces
+        places = {byte: numpy.flatnonzero(content == byte) for byte in (_COLON, _W, 0xC3)}
+        places[_SPACE] = spaces[which == _SPACE]
+        for flag, first, second in pairs:
+            after = content[places[first] + 1]  # there is one: the last byte is a line feed
+            marks[places[first][numpy.isin(after, second)]] |= flag
+        doubled = numpy.flatnonzero(content[1:] == content[:-1])
+        most = LONG_RUN - 2
+        marks[doubled[most:][doubled[most:] - doubled[:-most] == most]] |= RUN
         found = self._in_cells(numpy.bitwise_or.reduceat(marks, self._starts))
         self._add_words(found)
         return found
 
     def _add_words(self, flags: NDArray[numpy.int64]) -> None:
         """Set STUTTER and STRETCH, by the lengths of words."""
-        ends = numpy.flatnonzero(self._bytes <= _SPACE)
-        lengths = numpy.diff(ends, prepend=-1) - 1
-        cell = numpy.searchsorted(self._ends, ends)
+        ends, lengths, cell = self._words
         flat = flags.reshape(-1)
         flat[cell[lengths >= LONG_WORD]] |= STRETCH
         letter = self._bytes[ends - lengths] | 0x20  # the first of each word, whatever its case
@@ -193,14 +209,3 @@ class Block:
         """The examples and columns (of the first `columns`) whose cells have at least one of the flags."""
         rows, cells = numpy.nonzero(self.flags[:, :columns] & needs)
         return zip(rows.tolist(), cells.tolist(), strict=True)
-
-
-def _runs(same: NDArray[numpy.bool_], length: int) -> NDArray[numpy.bool_]:
-    """Where `length` places in a row are True, at the first of them."""
-    found, have = same.copy(), 1
-    while have < length:
-        step = min(have, length - have)
-        found[:-step] &= found[step:]
-        found[-step:] = False
-        have += step
-    return found

@@ -11,7 +11,7 @@ import numpy
 
 from regard.data.files import Column
 from regard.doctor import languages, pairs, reading
-from regard.doctor.block import HIGH, Block
+from regard.doctor.block import BEYOND, Block
 from regard.doctor.corpus import Compared
 from regard.doctor.drift import first_drift
 from regard.doctor.pairs import PAIR_RULES
@@ -82,7 +82,7 @@ class Examination:
         """The first line at which two files do not belong together any more; the lines after it are not looked at."""
         if len(self.wanted.files) < 2:
             return None
-        first, second = ([len(text) for _, text in reading.lines(name, Report([]))] for name in self.wanted.files)
+        first, second = (reading.lengths(name) for name in self.wanted.files)
         place = first_drift(first, second)
         if place is not None:
             name, other = self.wanted.files
@@ -195,9 +195,9 @@ Dropped = numpy.typing.NDArray[numpy.bool_]
 
 
 def _may_differ(block: Block, side: int, script: str) -> Dropped:
-    """Which texts can have letters of another script: for Latin those beyond ASCII, otherwise those with letters."""
-    high: Dropped = (block.flags[:, side] & HIGH) != 0
-    return high if script == "Latin" else block.letters[:, side] > 0
+    """Which texts can have letters of another script than this one."""
+    beyond: Dropped = (block.flags[:, side] & BEYOND) != 0
+    return beyond if script == "Latin" else block.letters[:, side] > 0
 
 
 def examine(wanted: Wanted, *, more: Callable[[int], None] = lambda _: None) -> tuple[Report, Iterable[list[str]]]:

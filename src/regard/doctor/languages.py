@@ -37,7 +37,8 @@ LONG_ENOUGH = 40  # characters of a text whose language can be told
 
 def script_of(texts: Sequence[str]) -> str | None:
     """The script that most letters of these texts have; None if there are no letters."""
-    counts = Counter({name: sum(len(find.findall(text)) for text in texts) for name, find in _LETTERS.items()})
+    together = "".join(texts)
+    counts = Counter({name: len(find.findall(together)) for name, find in _LETTERS.items()})
     name, count = counts.most_common(1)[0]
     return name if count else None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import chain, count, islice
 from typing import Any
 
 from regard.data.files import Column, is_numbered, opened, read_rows
@@ -40,28 +40,46 @@ def _together(name: str, report: Report) -> Iterator[tuple[int, list[str]]]:
                 yield from ((number, [_ended(line)]) for number, line in enumerate(text, 1))
             return
         number = 1
-        while some := file.readlines(CHUNK):
-            yield number, _decoded_together(some, name, number, report)
-            number += len(some)
+        for content in _whole_lines(file):
+            texts = _decoded_together(content, name, number, report)
+            yield number, texts
+            number += len(texts)
+
+
+def _whole_lines(file: io.BufferedReader[Any]) -> Iterator[bytes]:
+    """The content of a file in pieces that end where a line ends."""
+    rest = b""
+    while some := file.read(CHUNK):
+        rest += some
+        end = rest.rfind(b"\n") + 1
+        if end:
+            yield rest[:end]
+            rest = rest[end:]
+    if rest:
+        yield rest
+
+
+def lengths(name: str) -> list[int]:
+    """How many characters each line has."""
+    return [length for _, texts in _together(name, Report([])) for length in map(len, texts)]
 
 
 def _ended(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-def _decoded_together(lines: list[bytes], name: str, number: int, report: Report) -> list[str]:
+def _decoded_together(content: bytes, name: str, number: int, report: Report) -> list[str]:
     """Lines as text, the first of which has this number."""
-    content = b"".join(lines)
     if b"\r" not in content and not content.startswith(codecs.BOM_UTF8):
         try:
             return content.decode().removesuffix("\n").split("\n")
         except UnicodeDecodeError:
             pass
-    return [_decoded(raw, name, place, report) for place, raw in enumerate(lines, number)]
+    lines = content.removesuffix(b"\n").split(b"\n")
+    return [_decoded(line, name, place, report) for place, line in enumerate(lines, number)]
 
 
-def _decoded(raw: bytes, name: str, number: int, report: Report) -> str:
-    content = raw.removesuffix(b"\n")
+def _decoded(content: bytes, name: str, number: int, report: Report) -> str:
     if number == 1 and content.startswith(codecs.BOM_UTF8):
         content = content.removeprefix(codecs.BOM_UTF8)
         report.found("byte-order mark", "a byte-order mark", "mended", name, number, "")
@@ -127,26 +145,26 @@ def _refuse_other_separator(name: str, number: int, text: str) -> None:
 
 def side_by_side(first: str, second: str, report: Report) -> Iterator[tuple[int, list[str]]]:
     """The lines of two files that belong together; a tab inside a line is reported and becomes a space."""
-    files = (lines(first, report), lines(second, report))
-    for one, other in zip_longest(*files):
-        if one is None or other is None:
-            return
-        cells = [one[1], other[1]]
-        for name, place in ((first, 0), (second, 1)):
-            if "\t" in cells[place]:
-                report.found("tabs", "a tab inside a text", "mended", name, one[0], cells[place])
-                cells[place] = cells[place].replace("\t", " ")
-        yield one[0], cells
+    texts = (chain.from_iterable(_without_tabs(name, report)) for name in (first, second))
+    return zip(count(1), map(list, zip(*texts, strict=False)), strict=False)
+
+
+def _without_tabs(name: str, report: Report) -> Iterator[list[str]]:
+    """The lines of a file, many at a time. A tab is reported and becomes a space."""
+    for number, texts in _together(name, report):
+        if "\t" in "\n".join(texts):
+            for place, text in enumerate(texts, number):
+                if "\t" in text:
+                    report.found("tabs", "a tab inside a text", "mended", name, place, text)
+            yield [text.replace("\t", " ") for text in texts]
+        else:
+            yield texts
 
 
 def plain(name: str, report: Report) -> Iterator[tuple[int, list[str]]]:
     """The lines of one file; blank lines separate paragraphs and are left alone."""
-    for number, text in lines(name, report):
-        if not text.strip():
-            continue
-        if "\t" in text:
-            report.found("tabs", "a tab inside a text", "mended", name, number, text)
-        yield number, [text.replace("\t", " ")]
+    texts = chain.from_iterable(_without_tabs(name, report))
+    return ((number, [text]) for number, text in enumerate(texts, 1) if text.strip())
 
 
 def blocks(rows: Iterable[tuple[int, list[str]]]) -> Iterator[Block]:

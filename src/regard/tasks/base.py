@@ -463,7 +463,10 @@ class SeesMany(Protocol[AskedIn]):
 
 @runtime_checkable
 class Remembers(Protocol):
-    """A task that keeps tensors from one batch to the next while a model learns. A checkpoint holds them."""
+    """A task that keeps tensors from one batch to the next while a model learns. A checkpoint holds them.
+
+    The first dimension of each is that of the rows of a batch, which are lanes of the data (`Laned`).
+    """
 
     def remembered(self) -> Mapping[str, Tensor]:
         """What is kept now, by name; empty before the first batch."""

@@ -7,7 +7,8 @@
         state.json              numbers: step, position in the data, curve, validations; and the checksums of all three
 
 Where the model is divided among processes, each writes its rows: weights-00001-of-00002.safetensors and so on. A tensor
-is the rows of all files in their order, so any number of processes can read it, divided or not.
+is the rows of all files in their order, so any number of processes can read it, divided or not. In the same way each of
+several processes writes what its task remembers of the rows of its batches.
 
 The newest `keep` are whole. Older ones that will be averaged, and the best validated one, keep their weights alone.
 """
@@ -23,8 +24,10 @@ import torch
 from torch import Tensor
 
 from regard import durable
+from regard.data.streams import Laned
 from regard.directory import WEIGHTS
 from regard.errors import RegardError
+from regard.tasks.base import Remembers
 from regard.training import averaging, randomness
 from regard.training.distribution import Crew
 from regard.training.run import Run
@@ -47,6 +50,7 @@ from regard.training.stored import (
 from regard.training.weights import Tensors, to_bytes, weights_of
 
 MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of Adam, for each parameter
+REMEMBERED = "remembered/"  # before the names of what a task remembers
 
 Value = TypeVar("Value")
 
@@ -73,7 +77,7 @@ class Held(NamedTuple):
 
 class Checkpoints:
     """The checkpoints of one run. Of several processes only the leading one changes anything on the disk, except where
-    the model is divided: then all call `hold` and `save` together, and each writes its own rows.
+    the model is divided or the task remembers: then all call `hold` and `save` together, and each writes its own rows.
 
     `newest` is the step that this process saved or resumed last, 0 before that; `kept` are the steps whose mean
     `final_weights` returned.
@@ -112,7 +116,7 @@ class Checkpoints:
         if run.moving:
             training |= {f"model/{name}": tensor for name, tensor in weights_of(run.model).items()}
         if run.remembers:
-            training |= {f"remembered/{name}": tensor for name, tensor in run.remembers.remembered().items()}
+            training |= {f"{REMEMBERED}{name}": tensor for name, tensor in run.remembers.remembered().items()}
         contents = {TRAINING: to_bytes(self._mine(training, run))}
         with run.averaged():
             contents[WEIGHTS] = to_bytes(self._mine(weights_of(run.model), run))
@@ -130,19 +134,27 @@ class Checkpoints:
 
     def _writes(self, run: Run) -> bool:
         """Whether this process has something to write."""
-        return self.crew.leads or run.shards is not None
+        return self.crew.leads or self._together(run)
+
+    def _together(self, run: Run) -> bool:
+        """Whether each process writes a part of a checkpoint."""
+        return run.shards is not None or (self.crew.world > 1 and run.remembers is not None)
 
     def _mine(self, tensors: Tensors, run: Run) -> Tensors:
         """What this process writes of tensors: its rows of those that are divided; the leading one writes the rest."""
         single = {key for name, each in run.whole.named_parameters() if not each.dim() for key in _keys(name)}
         rows = {key: local(each) for key, each in tensors.items() if self.crew.leads or is_divided(each)}
+        if isinstance(run.batches, Laned):
+            lanes = run.batches.lanes(run.epoch)
+            kept = {key: each for key, each in tensors.items() if key.startswith(REMEMBERED)}
+            rows |= {key: each[: lanes.stop - lanes.start] for key, each in kept.items()}
         some = {key: each for key, each in rows.items() if self.crew.leads or len(each)}
         return {key: each.view(()) if key in single else each for key, each in some.items()}
 
     def _write(self, run: Run, step: int, contents: dict[str, bytes], numbers: dict[str, Any]) -> None:
         """Write the files of a checkpoint, each process its own; state.json has the checksums of all."""
-        path, crew = self.path(step), self.crew if run.shards else Crew()
-        part = f"-{crew.rank + 1:05d}-of-{crew.world:05d}" if run.shards else ""
+        path, crew = self.path(step), self.crew if self._together(run) else Crew()
+        part = f"-{crew.rank + 1:05d}-of-{crew.world:05d}" if crew.world > 1 else ""
         files = {name.replace(".", f"{part}.", 1): content for name, content in contents.items()}
         size = sum(map(len, files.values())) + len(state_bytes(numbers, {}))
 
@@ -275,10 +287,24 @@ def _restore(run: Run, saved: Saved) -> None:
     else:
         _put(weights, weights_of(run.model))
     _restore_optimiser(run, _under("optimiser/", training))
-    if run.remembers:
-        run.remembers.remind(_under("remembered/", training))
     for name in RUN:
         setattr(run, name, getattr(state, name))
+    if run.remembers and isinstance(run.batches, Laned):
+        _remind(run, run.remembers, run.batches, _under(REMEMBERED, training))
+
+
+def _remind(run: Run, task: Remembers, batches: Laned, tensors: Tensors) -> None:
+    """Give a task what all processes remembered, as far as this one continues their rows."""
+    if not tensors:
+        warnings.warn(
+            f"the checkpoint of step {run.step} does not have the memory of the processes that wrote it; it starts "
+            f"empty in the rest of epoch {run.epoch + 1}",
+            stacklevel=2,
+        )
+        return
+    batches.keep_lanes(run.epoch, max(map(len, tensors.values())))
+    lanes = batches.lanes(run.epoch)
+    task.remind({name: tensor[lanes].clone() for name, tensor in tensors.items()})
 
 
 @torch.no_grad()

@@ -148,7 +148,8 @@ class Crew:
         """The learner, with gradients averaged over all processes; a loss need not use every parameter."""
         if self.world == 1:
             return learner
-        return nn.parallel.DistributedDataParallel(learner, find_unused_parameters=True)
+        # gradients are views of what is exchanged, so that they are not copied there and back
+        return nn.parallel.DistributedDataParallel(learner, find_unused_parameters=True, gradient_as_bucket_view=True)
 
     @staticmethod
     def quiet(learner: nn.Module, *, until: bool) -> AbstractContextManager[None]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from torch import nn
 
 from regard import durable
-from regard.data.streams import Batch, Stream
+from regard.data.streams import Batch, Laned, Stream
 from regard.directory import CHECKPOINTS, CURVE, REPORT, WEIGHTS, ModelDirectory, Note, read_note
 from regard.errors import RegardError
 from regard.kernels.linear import set_products
@@ -78,7 +78,7 @@ def train(
         objective=objective or Objective(),
         moving=MovingAverage(learning, decay=config.ema) if config.ema else None,
         precision=precision,
-        remembers=task if isinstance(task, Remembers) and crew.world == 1 else None,
+        remembers=task if isinstance(task, Remembers) and isinstance(batches, Laned) else None,
         shards=shards,
     )
     if shards:

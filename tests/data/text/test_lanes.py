@@ -82,6 +82,36 @@ def test_the_stream_goes_on_from_any_place_as_if_never_left():
         assert torch.equal(following.fresh, whole[number + 1].fresh)
 
 
+@limits(max_examples=40, deadline=None)
+@given(st.integers(30, 90), st.integers(1, 3), st.integers(1, 4), st.integers(1, 7), st.integers(1, 4))
+def test_other_processes_read_the_rest_of_an_epoch_in_the_lanes_that_it_was_begun_in(tokens, rows, first, then, place):
+    """Each lane goes on, its rows with it; the next epoch has lanes for the processes that there are now."""
+
+    def streams(world):
+        return [made(tokens, block=4, rows=rows, share=Share(rank, world)) for rank in range(world)]
+
+    before = [list(islice(stream.epoch(2), place)) for stream in streams(first)]
+    rest = [list(stream.epoch(2, position=place)) for stream in streams(first)]
+    others = streams(then)
+    for stream in others:
+        stream.keep_lanes(2, sum(stream.lanes(2).stop - stream.lanes(2).start for stream in streams(first)))
+    found = [list(stream.epoch(2, position=place)) for stream in others]
+    learned = [batch for batches in found for batch in batches if not batch.idle]
+    assert sorted(predicted([*learned, *(batch for batches in before for batch in batches)])) == list(
+        range(10, 10 + tokens)
+    )
+    for number, together in enumerate(zip(*found, strict=True)):
+        rows_now = torch.cat([batch.tokens for batch in together if not batch.idle])
+        assert torch.equal(rows_now, torch.cat([batches[number].tokens for batches in rest]))
+        assert together[0].idle is False
+        assert {batch.position for batch in together} == {place + number}
+        for stream, batch in zip(others, together, strict=True):
+            lanes = stream.lanes(2)
+            assert len(batch.tokens) == max(lanes.stop - lanes.start, 1)
+            assert batch.idle == (lanes.stop == lanes.start)
+    assert sorted(predicted(batch for stream in others for batch in stream.epoch(3))) == list(range(10, 10 + tokens))
+
+
 def test_a_short_text_has_fewer_lanes_and_a_shorter_one_is_refused():
     assert made(20, block=7, rows=9).rows == 2
     assert made(20, block=7, rows=9).describe() == ["20 tokens, 20 characters, in 2 lanes of 10"]

@@ -157,7 +157,8 @@ class PairStream(Stream[PairBatch]):
             batches = sorted(plan(*lengths, budget=self.batch_tokens, generator=generator), key=len)
             order_of_batches = [batches[number] for number in generator.permutation(len(batches))]
             if position < before + len(batches):
-                for part in self.share.groups(order_of_batches, max(position - before, 0)):
+                both = numpy.stack(lengths)
+                for part in self.share.groups(order_of_batches, max(position - before, 0), lengths=both):
                     yield planned, part._replace(position=before + part.position)
             before += len(batches)
 

@@ -8,6 +8,9 @@ A model reads the token before each of these and predicts it. An epoch reads eve
 a model has nothing to remember. Its first batch is shorter than the others, by a number that differs between epochs, so
 that the cuts are at other places.
 
+The number of lanes follows from the number of processes, but it never changes within an epoch: if other processes
+resume a run, they divide its lanes among them until the epoch ends.
+
 B lanes  T tokens of a block
 """
 
@@ -51,6 +54,7 @@ class LaneStream(Stream[BlockBatch]):
             )
         self.tokens, self.block, self.seed, self.share, self.special = tokens, block, seed, share, special
         self.rows = min(rows, len(tokens) // (block * share.world))
+        self._kept: tuple[int, int] | None = None  # an epoch that others have begun, and how many lanes it has
 
     @property
     def checksum(self) -> str:
@@ -62,9 +66,24 @@ class LaneStream(Stream[BlockBatch]):
 
     def epoch(self, epoch: int, *, position: int = 0) -> Iterator[BlockBatch]:
         phase = int(numpy.random.default_rng([self.seed, epoch]).integers(self.block))
-        mine = slice(self.rows * self.share.rank, self.rows * (self.share.rank + 1))
-        for batch in self._batches(self.rows * self.share.world, mine, phase=phase, position=position):
-            yield replace(batch, epoch=epoch)
+        mine = self.lanes(epoch)
+        if mine.stop > mine.start:
+            for batch in self._batches(self._number(epoch), mine, phase=phase, position=position):
+                yield replace(batch, epoch=epoch)
+        else:  # more processes than lanes: this one reads the first lane for company, and nothing is learned from that
+            for batch in self._batches(self._number(epoch), slice(1), phase=phase, position=position):
+                yield replace(batch, epoch=epoch, fresh=torch.ones(1, dtype=torch.bool), idle=True)
+
+    def lanes(self, epoch: int) -> slice:
+        number, rank, world = self._number(epoch), self.share.rank, self.share.world
+        return slice(-(-number * rank // world), -(-number * (rank + 1) // world))
+
+    def keep_lanes(self, epoch: int, count: int) -> None:
+        self._kept = epoch, count
+
+    def _number(self, epoch: int) -> int:
+        """How many lanes all processes read in an epoch."""
+        return self._kept[1] if self._kept and self._kept[0] == epoch else self.rows * self.share.world
 
     def in_order(self) -> Iterator[BlockBatch]:
         """Every token once, whatever the share of this process, in as many lanes as one process learns from."""
