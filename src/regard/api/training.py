@@ -30,6 +30,7 @@ from regard.tasks.base import AnyTask, Extends, Objective, RunOptions, Work
 from regard.training import machine
 from regard.training.checkpoint import Checkpoints
 from regard.training.distribution import Crew, joined
+from regard.training.planning import Timing
 from regard.training.size import LOADED, TRAINED, require_room
 from regard.training.train import LIMITS
 from regard.training.train import train as train_in
@@ -50,6 +51,7 @@ class Prepared:
     objective: Objective
     validate: Judge
     score: Judge
+    scoring: float  # how much longer `score` takes than a validation, about
     summary: str  # what is about to be trained, and on which data
 
 
@@ -67,7 +69,7 @@ def train(
 
 def _joined(recipe: str | Path | Wish, *, out: str | Path | None, changes: Iterable[str], show: bool) -> Model:
     """`train` in one of the processes that were started together."""
-    crew = Crew.here()
+    crew, begin = Crew.here(), time.perf_counter()
     console = Console(stderr=True, quiet=not show or not crew.leads, highlight=False)
     wish = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes, tell=console.out)
     name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
@@ -79,10 +81,18 @@ def _joined(recipe: str | Path | Wish, *, out: str | Path | None, changes: Itera
         raise RegardError(f'task = "{chosen.task}" is for the kinds {able}, and not for kind = "{chosen.kind}"')
     make_run_directory(path)
     with durable.alone(path) if crew.leads else nullcontext():
-        return _train(chosen, body, ModelDirectory(path), crew, console)
+        return _train(chosen, body, ModelDirectory(path), crew, console, begin=begin)
 
 
-def _train(recipe: Complete, body: Imported | None, directory: ModelDirectory, crew: Crew, console: Console) -> Model:
+def _train(
+    recipe: Complete,
+    body: Imported | None,
+    directory: ModelDirectory,
+    crew: Crew,
+    console: Console,
+    *,
+    begin: float,
+) -> Model:
     crew.first(lambda: durable.sweep(directory.path))
     begun = settle(directory, recipe, crew)
     machine.prepare(recipe.training)
@@ -104,6 +114,7 @@ def _train(recipe: Complete, body: Imported | None, directory: ModelDirectory, c
         score=prepared.score,
         console=console,
         crew=crew,
+        timing=Timing(preparing=time.perf_counter() - begin, scoring=prepared.scoring),
     )
     if isinstance(prepared.task, Extends):
         for name, content in prepared.task.files(prepared.batches, recipe.decoding).items():
@@ -150,6 +161,7 @@ def prepare(
         objective=data.objective,
         validate=validation(task, held_out, quick, device, crew),
         score=final(whole, console, crew),
+        scoring=whole.work / max(quick.work, 1.0),
         summary=_summary(recipe, data, module),
     )
 
