@@ -149,6 +149,30 @@ def train(
 
 
 @app.command()
+def compare(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="as for `regard train`")],
+    vary: Annotated[
+        list[str],
+        typer.Option("--vary", metavar="KEY=A,B,…", help="values of a key of the recipe; may be repeated"),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="the folder of all runs; runs/compare-RECIPE by default"),
+    ] = None,
+    changes: Changes = None,
+    minutes: Minutes = None,
+    as_json: Json = False,
+) -> None:
+    """Train a recipe with every combination of some values, with the same seed and data, and print one table.
+
+    What was interrupted is resumed, and what is finished is not trained again. --minutes is the budget of each run.
+    """
+    from regard.commands.compare import run as run_compare
+
+    run_compare(recipe, vary=vary, out=out, changes=changes or [], minutes=minutes, as_json=as_json)
+
+
+@app.command()
 def prepare(
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="as for `regard train`")],
     out: Annotated[

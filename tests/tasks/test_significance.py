@@ -45,8 +45,11 @@ def test_scores_of_texts_and_their_intervals_are_those_of_sacrebleu() -> None:
     perfect = text_scores(RIGHT, REFERENCES)
     for (name, metric), (_, second) in zip(every.items(), theirs, strict=True):
         assert ours[name].value == metric.corpus_score(WORSE, [RIGHT]).score
-        assert ours[name].parts.score() == pytest.approx(ours[name].value)
-        found = bootstrap(perfect[name].parts, ours[name].parts)
+        best, parts = perfect[name].parts, ours[name].parts
+        assert best is not None
+        assert parts is not None
+        assert parts.score() == pytest.approx(ours[name].value)
+        found = bootstrap(best, parts)
         assert (found["high"] - found["low"]) / 2 == pytest.approx(second.ci, rel=0.2)
 
 

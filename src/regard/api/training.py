@@ -74,14 +74,20 @@ def _joined(recipe: str | Path | Wish, *, out: str | Path | None, changes: Itera
     wish = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes, tell=console.out)
     name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
     path = path_of(out) if out is not None else Path("runs") / name
+    chosen, body = checked(wish)
+    make_run_directory(path)
+    with durable.alone(path) if crew.leads else nullcontext():
+        return _train(chosen, body, ModelDirectory(path), crew, console, begin=begin)
+
+
+def checked(wish: Wish) -> tuple[Complete, Imported | None]:
+    """The recipe with all its sizes, and its pretrained body if it names one; its task can be done by its model."""
     chosen, body = completed(wish)
     forms = tasks.task(chosen.task).forms
     if models.KINDS[chosen.kind].form not in forms:
         able = ", ".join(kind for form in forms for kind in models.kinds(form))
         raise RegardError(f'task = "{chosen.task}" is for the kinds {able}, and not for kind = "{chosen.kind}"')
-    make_run_directory(path)
-    with durable.alone(path) if crew.leads else nullcontext():
-        return _train(chosen, body, ModelDirectory(path), crew, console, begin=begin)
+    return chosen, body
 
 
 def _train(
@@ -191,10 +197,16 @@ def _summary(recipe: Complete, data: Data, module: nn.Module) -> str:
 
 
 def settle(directory: ModelDirectory, recipe: Complete, crew: Crew) -> bool:
-    """Write the recipe into the directory, and return whether a run was begun there before.
+    """Write the recipe into the directory, and return whether a run was begun there before."""
+    begun = require_same(directory, recipe)
+    if not begun or not (directory.path / RECIPE).exists():
+        recipe.refuse_ignored()
+    crew.first(lambda: durable.write_file(directory.path / RECIPE, recipe.to_toml().encode()))
+    return begun
 
-    Such a run must have the same recipe, except for the keys in `CHANGEABLE`.
-    """
+
+def require_same(directory: ModelDirectory, recipe: Complete) -> bool:
+    """Whether a run was begun in a directory; it must have the same recipe, except for the keys in `CHANGEABLE`."""
     stored = directory.path / RECIPE
     begun = (directory.path / WEIGHTS).exists() or bool(Checkpoints(directory.work).steps())
     if begun and stored.exists():
@@ -204,9 +216,6 @@ def settle(directory: ModelDirectory, recipe: Complete, crew: Crew) -> bool:
                 f"{directory.path} was trained with another recipe ({'; '.join(changed)}); "
                 "choose another directory with -o, or undo the change"
             )
-    else:
-        recipe.refuse_ignored()
-    crew.first(lambda: durable.write_file(stored, recipe.to_toml().encode()))
     return begun
 
 

@@ -30,9 +30,7 @@ def compare(first: Mapping[str, Score], second: Mapping[str, Score], *, samples:
         if (theirs := second.get(name)) is None:
             continue
         found[name] = {"first": ours.value, "second": theirs.value}
-        if comparable(ours.parts, theirs.parts):
-            assert ours.parts is not None
-            assert theirs.parts is not None
+        if ours.parts is not None and theirs.parts is not None and comparable(ours.parts, theirs.parts):
             found[name] |= bootstrap(ours.parts, theirs.parts, samples=samples)
     if not found:
         raise RegardError(f"the models have no score in common: {', '.join(first)} and {', '.join(second)}")

@@ -134,9 +134,9 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
         )
         right = [example.label for example in examples]
         if len(self.labels) == 2:
-            how, labels = f"F1 of the label {self.labels[1]!r}", (self.labels[1],)
+            how, labels = f"F1 of the label {self.labels[1]!r}", [self.labels[1]]
         else:
-            how, labels = "mean F1 of the labels", self.labels
+            how, labels = "mean F1 of the labels", list(self.labels)
         f1 = sum(f1_of(label, said, right) for label in labels) / len(labels)
         each = [
             [count for label in labels for count in (2 * (a == b == label), (a == label) + (b == label))]
