@@ -17,7 +17,9 @@ from regard.tasks.significance import comparable, compare
 from regard.training import curves
 
 Row = list[str]
-PAIRED = "difference: from the first run, with the interval of 95 % by paired bootstrap; p: how likely it is by chance"
+PAIRED = (
+    "difference: from the first run, with 95 of 100 drawn test sets (paired bootstrap); p: how likely it is by chance"
+)
 UNPAIRED = "there are no intervals, because the runs are not judged on the same examples"
 WITHOUT = (
     "a score without an interval is not made of what each example adds to it, or not of as many parts in both runs"
@@ -124,7 +126,7 @@ class Compared:
             return [f"scores on {self.runs[0].judged_on}", UNPAIRED]
         pairs = [(score.parts, run.scores[name].parts) for run in self.runs[1:] for name, score in self._common(run)]
         missing = not all(comparable(*both) for both in pairs)
-        return [f"scores on {self.runs[0].judged_on}; {PAIRED}", *([WITHOUT] if missing else [])]
+        return [f"scores on {self.runs[0].judged_on}", PAIRED, *([WITHOUT] if missing else [])]
 
     def _common(self, run: Ran) -> list[tuple[str, Score]]:
         return [(name, score) for name, score in self.runs[0].scores.items() if name in run.scores]

@@ -75,7 +75,7 @@ def _result(
         durable.write_file(recipe, text.encode())
         _share(variant, before)
         durable.remove_file(kept)
-        code, asked = _run([str(recipe), str(variant.path), str(kept), "show" if show else "quiet"], show=show)
+        code, asked = _run([str(recipe), str(variant.path), str(kept), "show" if show else "quiet"])
         result = trial.read(kept)
         if asked or code in (130, AGAIN):
             raise Interrupted(
@@ -137,9 +137,9 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
 
 
-def _run(arguments: Sequence[str], *, show: bool) -> tuple[int, bool]:
+def _run(arguments: Sequence[str]) -> tuple[int, bool]:
     """A run in a process of its own. → its exit code, and whether it was asked to stop"""
-    said = None if show else subprocess.DEVNULL
+    said = None if arguments[-1] == "show" else subprocess.DEVNULL
     with subprocess.Popen([sys.executable, "-m", "regard.api.trial", *arguments], stdout=said, stderr=said) as process:
         with _passing_on(process) as asked:
             code = process.wait()

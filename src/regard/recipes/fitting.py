@@ -62,7 +62,8 @@ def _steps(text: float, training: Mapping[str, Any]) -> int:
     if not text or training.get("minutes") or len(numbers) < len(batch):
         return MOST
     tokens = 1e6 * text / CHARACTERS
-    return min(max(round(tokens * _by(text, EPOCHS) / (numbers[0] * numbers[1]), -2), FEWEST), MOST)
+    steps = tokens * _by(text, EPOCHS) / (numbers[0] * numbers[1])
+    return min(max(100 * round(steps / 100), FEWEST), MOST)
 
 
 def megabytes(entry: Any) -> float:

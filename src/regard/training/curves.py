@@ -77,6 +77,6 @@ def _judge(
         axes.annotate(f"{at[0]:.4g}", at, xytext=(0, 7), textcoords="offset points", ha="center", fontsize=9)
     axes.set_yticks(range(len(labels)), labels, fontsize=8)
     axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.set_xlabel(f"{score.replace('_', ' ')}, and 95 % of its difference from the first")
+    axes.set_xlabel(f"{score.replace('_', ' ')}  (bar: 95 % of the difference)")
     axes.margins(x=0.2)
     axes.spines[["top", "right"]].set_visible(False)
