@@ -13,7 +13,9 @@ from regard.api import comparing, trial
 def settings(tmp_path, monkeypatch):
     """A recipe and its settings; runs are made in this process."""
     monkeypatch.chdir(tmp_path)
-    Path("texts.tsv").write_text("".join(f"a {word} film\t{word}\n" for word in ("good", "bad") * 15))
+    Path("texts.tsv").write_text(
+        "".join(f"film {n} is {word}\t{word}\n" for n in range(15) for word in ("good", "bad"))
+    )
 
     def run(arguments):
         monkeypatch.setattr(sys, "argv", ["trial", *arguments])

@@ -17,9 +17,7 @@ from regard.tasks.significance import comparable, compare
 from regard.training import curves
 
 Row = list[str]
-PAIRED = (
-    "difference: from the first run, with 95 of 100 drawn test sets (paired bootstrap); p: how likely it is by chance"
-)
+PAIRED = "difference: from the first run, and where 95 of 100 drawn test sets have it; p: how likely it is by chance"
 UNPAIRED = "there are no intervals, because the runs are not judged on the same examples"
 WITHOUT = (
     "a score without an interval is not made of what each example adds to it, or not of as many parts in both runs"

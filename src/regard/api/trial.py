@@ -8,6 +8,7 @@ The result holds the peak memory and the scores, with what each example adds to 
 from __future__ import annotations
 
 import sys
+import traceback
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -97,6 +98,9 @@ def main() -> None:
         sys.exit(getattr(stopped, "code", 130))
     except RegardError as error:
         found = Result(error=str(error))
+    except Exception as error:
+        traceback.print_exc()
+        found = Result(error=f"an unexpected error: {type(error).__name__}: {error}; report it")
     found.write(Path(result))
 
 
