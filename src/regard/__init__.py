@@ -16,9 +16,9 @@ from regard.version import __version__
 
 if TYPE_CHECKING:
     from regard import attention, layers, look, models, recipes
-    from regard.api import Model, export_model, import_model, load, train
+    from regard.api import Model, compare, export_model, import_model, load, train
 
-_VERBS = {"Model", "export_model", "import_model", "load", "train"}
+_VERBS = {"Model", "compare", "export_model", "import_model", "load", "train"}
 _ROOMS = {"attention", "layers", "look", "models", "recipes"}
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "RegardError",
     "__version__",
     "attention",
+    "compare",
     "export_model",
     "import_model",
     "layers",

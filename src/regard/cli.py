@@ -38,6 +38,11 @@ Changes = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="change a key of the recipe; may be repeated")
 ]
 
+Minutes = Annotated[
+    float | None,
+    typer.Option(help="plan for so many minutes: steps, warm-up and rate fit them; as --set training.minutes=…"),
+]
+
 
 def main() -> None:
     """Run a command. What goes wrong is one line on standard error, with exit code 2 if the user can correct it and 1
@@ -112,6 +117,7 @@ def train(
         typer.Option("--out", "-o", help="the model directory, resumed if it exists; runs/RECIPE by default"),
     ] = None,
     changes: Changes = None,
+    minutes: Minutes = None,
     teacher: Annotated[
         Path | None, typer.Option(help="a larger model, whose answers replace the targets of the training data")
     ] = None,
@@ -129,7 +135,7 @@ def train(
     from regard.tasks.base import Score
 
     taught = [] if teacher is None else [f"data.teacher={json.dumps(str(teacher.resolve()))}"]
-    model = train_model(recipe, out=out, changes=[*(changes or []), *taught], show=True)
+    model = train_model(recipe, out=out, changes=[*(changes or []), *_budget(minutes), *taught], show=True)
     if os.environ.get("RANK", "0") != "0":  # the first of several processes speaks for all
         return
     print(f"trained for {model.report['steps']:,} steps: {model.report['ended']}")
@@ -140,6 +146,30 @@ def train(
     print(f"the model is in {model.path}, its learning curve in {model.path / 'curve.png'}; try:")
     print(f"  regard run {model.path} {model.surface.example}")
     print(f"  regard evaluate {model.path} --data FILE")
+
+
+@app.command()
+def compare(
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="as for `regard train`")],
+    vary: Annotated[
+        list[str],
+        typer.Option("--vary", metavar="KEY=A,B,…", help="values of a key of the recipe; may be repeated"),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="the folder of all runs; runs/compare-RECIPE by default"),
+    ] = None,
+    changes: Changes = None,
+    minutes: Minutes = None,
+    as_json: Json = False,
+) -> None:
+    """Train a recipe with every combination of some values, with the same seed and data, and print one table.
+
+    What was interrupted is resumed, and what is finished is not trained again. --minutes is the budget of each run.
+    """
+    from regard.commands.compare import run as run_compare
+
+    run_compare(recipe, vary=vary, out=out, changes=changes or [], minutes=minutes, as_json=as_json)
 
 
 @app.command()
@@ -192,6 +222,11 @@ def check(
     )
     if strict and not clean:
         raise typer.Exit(1)
+
+
+def _budget(minutes: float | None) -> list[str]:
+    """--minutes as a change of the recipe."""
+    return [] if minutes is None else [f"training.minutes={float(minutes)}"]
 
 
 def _without(arguments: list[str], option: str) -> list[str]:

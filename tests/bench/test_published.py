@@ -65,7 +65,7 @@ def test_answers_are_scored_and_the_time_may_be_limited(tmp_path: Path, body: Pa
     changes = quick(f"model.body={body}", "data.max_length=17", "data.stride=5")
     fine_tuning.squad(["--data", str(tmp_path), "--minutes", "0.0001", *changes])
     printed = capsys.readouterr().out
-    assert "0.0001 minutes are over" in printed
+    assert "planned for 0.0001 minutes" in printed
     assert "88.5" in printed
 
 

@@ -386,8 +386,8 @@ def test_two_models_against_each_other(call, tmp_path):
     assert str(first) in table
     assert str(second) in table
     found = json.loads(call("evaluate", first, "--against", second, "--data", file, "--json").out)
-    assert all(set(row) == {"first", "second", "p"} for row in found.values())
-    assert [line.split()[0] for line in table.splitlines()[2:]] == list(found)
+    assert all(set(row) == {"first", "second", "difference", "low", "high", "p"} for row in found.values())
+    assert [line.split()[0] for line in table.splitlines()[3:]] == list(found)
 
 
 @pytest.mark.parametrize("data", ["nowhere.tsv", "folder", "one.tsv"])

@@ -123,12 +123,23 @@ def test_a_recipe_that_is_not_there_or_not_toml(tmp_path: Path):
         recipes.load(tmp_path / "bad.toml")
 
 
-def test_auto_takes_a_larger_size_for_more_data(tmp_path: Path):
-    (tmp_path / "some.tsv").write_bytes(b"a\tb\n" * 10)
-    with (tmp_path / "more.tsv").open("wb") as file:
-        file.truncate(200_000_000)
-    widths = [recipes.load("pairs", [f"data.train={tmp_path / name}"]).model.width for name in ("some.tsv", "more.tsv")]
-    assert widths == [128, 512]
+@pytest.mark.parametrize(
+    ("megabytes", "size", "dropout", "steps"),
+    [(0.0001, 128, 0.3, 4000), (4, 128, 0.3, 24_400), (20, 128, 0.1, 61_000), (200, 512, 0.1, 100_000)],
+)
+def test_size_dropout_and_steps_fit_the_data(tmp_path: Path, megabytes: float, size: int, dropout: float, steps: int):
+    with (tmp_path / "my.tsv").open("wb") as file:
+        file.truncate(round(1e6 * megabytes))
+    train, said = f"data.train={tmp_path / 'my.tsv'}", list[str]()
+    found = recipes.load("pairs", [train], tell=said.append)
+    assert (found.model.width, found.model.dropout, found.training.steps) == (size, dropout, steps)
+    assert said[0].startswith(f"data.train has {megabytes:,.1f} MB of text: preset ")
+    assert said[0].endswith(f"dropout {dropout:g}, at most {steps:,} steps")
+    planned = recipes.load("pairs", [train, "training.minutes=30"], tell=said.append)
+    assert planned.training.steps == 100_000
+    assert said[-1].endswith("as many steps as fit")
+    given = recipes.load("pairs", [train, "model.dropout=0.2", "training.steps=7", "model.preset=base"])
+    assert (given.model.width, given.model.dropout, given.training.steps) == (512, 0.2, 7)
 
 
 def test_differences_name_keys_and_values():

@@ -1,4 +1,5 @@
-"""The scores of every task are the same whether one process answers everything or several answer their shares."""
+"""The scores of every task are the same whether one process answers everything or several answer their shares, and
+whether they are computed at once or from what each example adds to them."""
 
 import json
 from collections.abc import Callable
@@ -51,6 +52,9 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "forecast": {"data": {"train": "series:airline"}, "model": {"kind": "forecaster", "width": 8}},
 }
+
+# scores that are not made of what each example adds to them
+WHOLE = {"bits_per_character", "owa", "perplexity", "pointing", "spearman"}
 
 
 class Member:
@@ -115,6 +119,10 @@ def test_several_find_the_scores_that_one_finds(data: Path, tmp_path: Path, name
     }
     values = [{key: score.value for key, score in each.items()} for each in (found, alone)]
     assert values[0] == pytest.approx(values[1], rel=1e-5, nan_ok=True)
+    assert {key for key, score in alone.items() if score.parts is None} <= WHOLE
+    for key, score in [*alone.items(), *found.items()]:
+        if score.parts is not None:
+            assert score.parts.score() == pytest.approx(score.value, rel=1e-5, nan_ok=True), key
 
 
 def test_every_task_is_scored_by_several() -> None:

@@ -85,21 +85,6 @@ def test_a_run_that_is_over_makes_no_step():
     assert run.tokens == 0
 
 
-def test_a_budget_of_time_ends_the_run_cleanly():
-    run = toy(steps=1000, minutes=1e-9)
-    fit(run, Following(), schedule=steady)
-    assert run.step == 1
-    assert "minutes are over" in run.ending()
-
-
-def test_a_budget_of_time_is_in_minutes():
-    run = toy(steps=1000, minutes=0.5)
-    run.seconds = 29.9
-    assert not run.ending()
-    run.seconds = 30.0
-    assert run.ending() == "the 0.5 minutes are over"
-
-
 def test_no_batch_at_all_is_said():
     class Nothing:
         def stream(self, **_):

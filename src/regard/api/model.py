@@ -21,6 +21,7 @@ from regard.look.statistics import statistics
 from regard.recipes import Complete, check, setting
 from regard.tasks.base import AnyTask, Looking, RunOptions, Score, SeesMany, Sight, Streams, Surface
 from regard.tasks.counting import counted_by, counter
+from regard.tasks.significance import Comparison, compare
 from regard.training.report import Report
 
 LOOKED_AT_TOGETHER = 256  # inputs that statistics look at together
@@ -115,6 +116,23 @@ class Model:
         """The task's scores on a file, or on the recipe's own data (see `judged_on`)."""
         exam = self.task.exam(self.examples(data), self.options(decoding=decoding, **options), tokenize=tokenize)
         return exam.scores(self.module)
+
+    def compare(
+        self, other: Model, data: object = None, *, tokenize: str = "13a", decoding: DecodingConfig | None = None
+    ) -> Comparison:
+        """This model and another on the same examples: scores of both and, where a score is made of what each example
+        adds to it, the interval of their difference, and how likely such a difference is by chance."""
+        if not isinstance(other, Model):
+            raise RegardError(f"another model is expected, and not {shown(other)}; load one with regard.load")
+        if other.recipe.task != self.recipe.task:
+            raise RegardError(
+                f'{other.path} is for task = "{other.recipe.task}", and cannot be compared with {self.path}'
+            )
+        examples, options = self.examples(data), self.options(decoding=decoding)
+        ours, theirs = (
+            model.task.exam(examples, options, tokenize=tokenize).scores(model.module) for model in (self, other)
+        )
+        return compare(ours, theirs)
 
     def examples(self, data: object = None) -> object:
         """The examples of a file, or those that the recipe names to judge a model by."""

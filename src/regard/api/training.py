@@ -30,6 +30,7 @@ from regard.tasks.base import AnyTask, Extends, Objective, RunOptions, Work
 from regard.training import machine
 from regard.training.checkpoint import Checkpoints
 from regard.training.distribution import Crew, joined
+from regard.training.planning import Timing
 from regard.training.size import LOADED, TRAINED, require_room
 from regard.training.train import LIMITS
 from regard.training.train import train as train_in
@@ -50,6 +51,7 @@ class Prepared:
     objective: Objective
     validate: Judge
     score: Judge
+    scoring: float  # how much longer `score` takes than a validation, about
     summary: str  # what is about to be trained, and on which data
 
 
@@ -67,22 +69,36 @@ def train(
 
 def _joined(recipe: str | Path | Wish, *, out: str | Path | None, changes: Iterable[str], show: bool) -> Model:
     """`train` in one of the processes that were started together."""
-    crew = Crew.here()
+    crew, begin = Crew.here(), time.perf_counter()
     console = Console(stderr=True, quiet=not show or not crew.leads, highlight=False)
     wish = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, changes, tell=console.out)
     name = "model" if isinstance(recipe, Recipe) else Path(recipe).stem
     path = path_of(out) if out is not None else Path("runs") / name
+    chosen, body = checked(wish)
+    make_run_directory(path)
+    with durable.alone(path) if crew.leads else nullcontext():
+        return _train(chosen, body, ModelDirectory(path), crew, console, begin=begin)
+
+
+def checked(wish: Wish) -> tuple[Complete, Imported | None]:
+    """The recipe with all its sizes, and its pretrained body if it names one; its task can be done by its model."""
     chosen, body = completed(wish)
     forms = tasks.task(chosen.task).forms
     if models.KINDS[chosen.kind].form not in forms:
         able = ", ".join(kind for form in forms for kind in models.kinds(form))
         raise RegardError(f'task = "{chosen.task}" is for the kinds {able}, and not for kind = "{chosen.kind}"')
-    make_run_directory(path)
-    with durable.alone(path) if crew.leads else nullcontext():
-        return _train(chosen, body, ModelDirectory(path), crew, console)
+    return chosen, body
 
 
-def _train(recipe: Complete, body: Imported | None, directory: ModelDirectory, crew: Crew, console: Console) -> Model:
+def _train(
+    recipe: Complete,
+    body: Imported | None,
+    directory: ModelDirectory,
+    crew: Crew,
+    console: Console,
+    *,
+    begin: float,
+) -> Model:
     crew.first(lambda: durable.sweep(directory.path))
     begun = settle(directory, recipe, crew)
     machine.prepare(recipe.training)
@@ -104,6 +120,7 @@ def _train(recipe: Complete, body: Imported | None, directory: ModelDirectory, c
         score=prepared.score,
         console=console,
         crew=crew,
+        timing=Timing(preparing=time.perf_counter() - begin, scoring=prepared.scoring),
     )
     if isinstance(prepared.task, Extends):
         for name, content in prepared.task.files(prepared.batches, recipe.decoding).items():
@@ -150,6 +167,7 @@ def prepare(
         objective=data.objective,
         validate=validation(task, held_out, quick, device, crew),
         score=final(whole, console, crew),
+        scoring=whole.work / max(quick.work, 1.0),
         summary=_summary(recipe, data, module),
     )
 
@@ -179,10 +197,16 @@ def _summary(recipe: Complete, data: Data, module: nn.Module) -> str:
 
 
 def settle(directory: ModelDirectory, recipe: Complete, crew: Crew) -> bool:
-    """Write the recipe into the directory, and return whether a run was begun there before.
+    """Write the recipe into the directory, and return whether a run was begun there before."""
+    begun = require_same(directory, recipe)
+    if not begun or not (directory.path / RECIPE).exists():
+        recipe.refuse_ignored()
+    crew.first(lambda: durable.write_file(directory.path / RECIPE, recipe.to_toml().encode()))
+    return begun
 
-    Such a run must have the same recipe, except for the keys in `CHANGEABLE`.
-    """
+
+def require_same(directory: ModelDirectory, recipe: Complete) -> bool:
+    """Whether a run was begun in a directory; it must have the same recipe, except for the keys in `CHANGEABLE`."""
     stored = directory.path / RECIPE
     begun = (directory.path / WEIGHTS).exists() or bool(Checkpoints(directory.work).steps())
     if begun and stored.exists():
@@ -192,9 +216,6 @@ def settle(directory: ModelDirectory, recipe: Complete, crew: Crew) -> bool:
                 f"{directory.path} was trained with another recipe ({'; '.join(changed)}); "
                 "choose another directory with -o, or undo the change"
             )
-    else:
-        recipe.refuse_ignored()
-    crew.first(lambda: durable.write_file(stored, recipe.to_toml().encode()))
     return begun
 
 

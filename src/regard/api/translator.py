@@ -9,9 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.api.model import Model
-from regard.decoding.config import DecodingConfig
-from regard.errors import RegardError, shown
-from regard.tasks.base import TOGETHER, Aligns, Compares
+from regard.tasks.base import TOGETHER, Aligns, Refers
 from regard.tasks.surfaces import Answer
 
 
@@ -26,22 +24,10 @@ class Translator(Model):
         while chunk := list(islice(remaining, together)):
             yield from zip(chunk, self.answers(chunk, **options), strict=True)
 
-    def compare(
-        self, other: Model, data: object = None, *, tokenize: str = "13a", decoding: DecodingConfig | None = None
-    ) -> dict[str, dict[str, float]]:
-        """This model and another on the same pairs: scores of both, and how likely their difference is chance."""
-        task, options = self._comparing, self.options(decoding=decoding)
-        if not isinstance(other, Model):
-            raise RegardError(f"another model is expected, and not {shown(other)}; load one with regard.load")
-        if not isinstance(other.task, Compares):
-            raise RegardError(
-                f'{other.path} is for task = "{other.recipe.task}", and cannot be compared with {self.path}'
-            )
-        return task.compare(self.module, other.task, other.module, self.examples(data), options, tokenize=tokenize)
-
     def references(self, data: object = None) -> Mapping[str, list[str]]:
         """Each source once, with every target that counts as right."""
-        return self._comparing.references(self.examples(data))
+        assert isinstance(self.task, Refers)
+        return self.task.references(self.examples(data))
 
     def alignment(self, text: str, answer: Answer) -> tuple[list[str], list[str], Tensor]:
         """Pieces of the source and its end, pieces of the answer, and how much these looked at those: (T, S + 1)."""
@@ -59,9 +45,4 @@ class Translator(Model):
     @property
     def _aligning(self) -> Aligns[str, list[Answer]]:
         assert isinstance(self.task, Aligns)
-        return self.task
-
-    @property
-    def _comparing(self) -> Compares:
-        assert isinstance(self.task, Compares)
         return self.task

@@ -38,11 +38,7 @@ def run(
             raise RegardError(f"--set {shown(change)}: only keys of [data] can be changed here, such as data.columns")
     model = load(path, changes=changes)
     if not isinstance(model, Translator):
-        _refuse_options_of_pairs(model, {"--against": against, "--tokenized": tokenized, "--beam": given}, data)
-        with progress_bar(ANSWERING):
-            scores = model.evaluate(data)
-        show(scores, as_json=as_json)
-        return
+        _refuse_options_of_pairs(model, {"--tokenized": tokenized, "--beam": given}, data)
     tokenize, decoding = "none" if tokenized else "13a", model.options(decoding=None, **given).decoding
     if against is None:
         with progress_bar(ANSWERING):
@@ -76,8 +72,18 @@ def _plain(data: object) -> bool:
 
 
 def _compared(result: Mapping[str, Mapping[str, float]], *, first: Path, second: Path) -> str:
-    lines = [f"first: {first}   second: {second}   p: how likely such a difference is by chance"]
-    lines.append(f"{'':10} {'first':>8} {'second':>8} {'p':>8}")
+    lines = [
+        f"first: {first}   second: {second}",
+        "difference: of the second, with the interval of 95 %; p: how likely such a difference is by chance",
+    ]
+    width = max(10, *map(len, result))
+    lines.append(f"{'':{width}} {'first':>8} {'second':>8} {'difference':>26} {'p':>8}")
     for name, row in result.items():
-        lines.append(f"{name:10} {row['first']:8.2f} {row['second']:8.2f} {row['p']:8.4f}")
+        line = f"{name:{width}} {row['first']:8.2f} {row['second']:8.2f}"
+        if "p" in row:
+            interval = f"{row['difference']:+.2f} ({row['low']:+.2f} to {row['high']:+.2f})"
+            line += f" {interval:>26} {row['p']:8.4f}"
+        lines.append(line)
+    if not all("p" in row for row in result.values()):
+        lines.append("a score without an interval is not made of what each example adds to it, the same in both models")
     return "\n".join(lines)

@@ -7,6 +7,7 @@ folder.
 recipe    Recipe: the checked tables
 body      [model] that starts from a pretrained model
 presets   sizes with a name
+fitting   what "auto" stands for
 own_data  the recipe and the columns that fit a data file
 """
 
@@ -29,14 +30,17 @@ from regard.data.whole import SETTINGS, read_text
 from regard.errors import RegardError, cut, shown, unknown_name
 from regard.models.facts import ModelConfig
 from regard.recipes.body import Pretrained
+from regard.recipes.fitting import fitted
 from regard.recipes.own_data import entries_for, find_columns, recipe_for
 from regard.recipes.presets import fill_in
 from regard.recipes.recipe import Complete, Recipe, differences, setting
+from regard.training.config import TrainingConfig
 
 __all__ = [
     "Complete",
     "Pretrained",
     "Recipe",
+    "Tell",
     "Wish",
     "bundled",
     "check",
@@ -101,6 +105,9 @@ def parse(text: str, *, where: str, changes: Iterable[str] = ()) -> Wish:
 def make(table: Mapping[str, Any], *, where: str, tell: Tell = lambda _: None) -> Wish:
     """A recipe from its tables: the task checks [data], the kind checks [model]."""
     _refuse_absurd(table, where=where)
+    table, decided = fitted(table, defaults=TrainingConfig().model_dump())
+    if decided:
+        tell(decided)
     name = table.get("task", DEFAULT_TASK)
     if not isinstance(name, str) or name not in tasks.TASKS:
         raise unknown_name(f"{where}: task", str(name), tasks.TASKS)
@@ -191,8 +198,7 @@ def _model_table(table: Mapping[str, Any], *, where: str) -> dict[str, Any]:
         )
     if model["kind"] not in models.KINDS:
         raise unknown_name(f"{where}: model.kind", model["kind"], models.KINDS)
-    data = table.get("data", {})
-    return fill_in(model, data=data if isinstance(data, dict) else {}, where=where)
+    return fill_in(model, where=where)
 
 
 def _tables(text: str, *, where: str) -> dict[str, Any]:

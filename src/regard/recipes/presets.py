@@ -6,10 +6,8 @@ Each is the published configuration it names.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from regard.data.packing import SUFFIXES
 from regard.errors import unknown_name
 
 Size = Mapping[str, Any]
@@ -126,38 +124,13 @@ PRESETS: dict[str, Mapping[str, Size]] = {
 }
 
 
-# preset = "auto": the largest size that the kind has whose data, in megabytes of text on both sides, is there
-FITTING = (("tiny", 0), ("small", 100), ("base", 500))
-UNPACKED = 3  # how much larger text is than when it is packed, about
-
-
-def fill_in(model: Mapping[str, Any], *, data: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A [model] table with its preset, if it names one, replaced by what the preset says.
-
-    "auto" picks a size that the training data of [data] can fill.
-    """
+def fill_in(model: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """A [model] table with its preset, if it names one, replaced by what the preset says."""
     settings = dict(model)
     preset = settings.pop("preset", None)
     if preset is None:
         return settings
     sizes = PRESETS.get(settings["kind"], {})
-    if preset == "auto":
-        text = _megabytes([data.get("train"), data.get("mix")])
-        preset = ([preset] + [name for name, least in FITTING if text >= least and name in sizes])[-1]
     if not isinstance(preset, str) or preset not in sizes:
         raise unknown_name(f"{where}: model.preset", str(preset), [*sizes, "auto"])
     return {**sizes[preset], **settings}
-
-
-def _megabytes(entry: Any) -> float:
-    """How much text an entry of [data] names; files that are not there are reported when they are read."""
-    if isinstance(entry, Mapping):
-        return sum(map(_megabytes, entry.values()))
-    if isinstance(entry, list):
-        return sum(map(_megabytes, entry))
-    path = Path(str(entry))
-    if any(sign in path.name for sign in "*?"):
-        return sum(_megabytes(str(each)) for each in path.parent.glob(path.name))
-    if not path.is_file():
-        return 0.0
-    return path.stat().st_size * (UNPACKED if path.suffix in (*SUFFIXES, ".parquet") else 1) / 1e6

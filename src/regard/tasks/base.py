@@ -31,6 +31,8 @@ from regard.models.facts import ModelConfig, Use
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from regard.tasks.parts import Parts
+
 DataT = TypeVar("DataT", bound=DataTable)  # the [data] table of a recipe
 SetT = TypeVar("SetT")  # the examples of one key of [data]: a list, or files that are read again each time
 AskedT = TypeVar("AskedT")  # one input
@@ -63,10 +65,14 @@ FINE_TUNING = TEXTS | {"training.freeze", "training.layer_decay", "training.lora
 
 @dataclass(frozen=True)
 class Score:
-    """A number, and how it came about: sacrebleu's signature, or what was counted."""
+    """A number, and how it came about: sacrebleu's signature, or what was counted.
+
+    `parts` is what each example adds to it, where that can be told: two models are compared by drawing examples.
+    """
 
     value: float
     signature: str = ""
+    parts: Parts | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -266,6 +272,7 @@ class Exam:
     about: str  # "1,014 texts"
     scores: Callable[[nn.Module], dict[str, Score]]
     loss: bool = False  # whether the loss is among the scores, so that it need not be computed beside them
+    work: float = 1.0  # how much there is to answer, inputs times the width of the search, to foresee the time it takes
 
 
 @dataclass(frozen=True)
@@ -401,16 +408,12 @@ class Extends(Protocol):
 
 
 @runtime_checkable
-class Compares(Protocol):
-    """A task that can tell how likely the difference between two models is chance."""
+class Refers(Protocol):
+    """A task whose inputs have several right answers."""
 
     def references(self, examples: object) -> Mapping[str, list[str]]:
         """Each input once, with every answer that counts as right."""
         ...
-
-    def compare(
-        self, first: nn.Module, other: Self, second: nn.Module, examples: object, options: RunOptions, *, tokenize: str
-    ) -> dict[str, dict[str, float]]: ...
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ from regard.tasks.base import (
     Work,
 )
 from regard.tasks.modules import ReadsGraphs
+from regard.tasks.parts import counted, shares
 from regard.tasks.surfaces import Label, LabelsOut, ranked
 from regard.tasks.together import spread
 
@@ -233,23 +234,28 @@ class ClassifyNodes(Task[NodesData, Nodes, str, list[Label], GraphBatch]):
         device, size = next(model.parameters()).device, len(self.labels)
 
         def judged(batch: GraphBatch) -> list[tuple[float, list[int]]]:
-            """The loss of a batch, and how often each label was taken for each."""
+            """The loss of a batch, and which label was taken for which: a number for each node."""
             there = batch.to(device)
             with torch.no_grad():
                 logits = model(there.features, there.cells).index_select(0, there.nodes)
             pairs = there.wanted * size + logits.argmax(-1)
             loss = float(F.cross_entropy(logits, there.wanted, reduction="sum"))
-            return [(loss, torch.bincount(pairs, minlength=size * size).tolist())]
+            return [(loss, pairs.tolist())]
 
         found = spread(batches, judged)
         total = sum(loss for loss, _ in found)
-        counts = torch.tensor([taken for _, taken in found]).sum(0).view(size, size)
+        every = torch.tensor([pair for _, taken in found for pair in taken])
+        wanted, said = (F.one_hot(each, size) for each in (every // size, every % size))  # (N, labels)
+        counts = torch.bincount(every, minlength=size * size).view(size, size)
         nodes, right = int(counts.sum()), counts.diagonal()
         f1 = 2 * right / (counts.sum(0) + counts.sum(1)).clamp(min=1)
+        each = counted(torch.stack([2 * wanted * said, wanted + said], 2).flatten(1).tolist(), form="macro")
         return {
             "loss": Score(total / nodes),
-            "accuracy": Score(100 * int(right.sum()) / nodes, f"percent of {nodes} nodes"),
-            "macro_f1": Score(100 * float(f1.mean()), "mean F1 of the labels, in percent"),
+            "accuracy": Score(
+                100 * int(right.sum()) / nodes, f"percent of {nodes} nodes", shares((wanted * said).sum(1))
+            ),
+            "macro_f1": Score(100 * float(f1.mean()), "mean F1 of the labels, in percent", each),
         }
 
     def _readings(self, model: nn.Module, graph: Graph, nodes: Numbers, labels: Numbers) -> Iterator[GraphBatch]:

@@ -296,14 +296,14 @@ class RowsTask(
 
     def quick_exam(self, valid: list[ExampleT], batches: object) -> Exam:
         some = self.some(valid, QUICK)
-        return Exam(f"{len(some):,} examples", lambda model: self.scores(model, some))
+        return Exam(f"{len(some):,} examples", lambda model: self.scores(model, some), work=len(some))
 
     def some(self, examples: list[ExampleT], count: int) -> list[ExampleT]:
         """A random sample of `count` examples or fewer, the same one in each call."""
         return examples if len(examples) <= count else random.Random(0).sample(examples, count)
 
     def exam(self, examples: list[ExampleT], options: RunOptions, *, tokenize: str = "13a") -> Exam:
-        return Exam(f"{len(examples):,} examples", lambda model: self.scores(model, examples))
+        return Exam(f"{len(examples):,} examples", lambda model: self.scores(model, examples), work=len(examples))
 
 
 def _files(entry: object) -> list[str]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from regard.tasks.base import Score
+from regard.tasks.parts import counted
 
 OUTSIDE = "O"
 BEGINS, ENDS = frozenset("BSU"), frozenset("ESLU")  # prefixes of the first and of the last word of an entity
@@ -61,18 +62,23 @@ def entity_scores(said: Sequence[Sequence[str]], right: Sequence[Sequence[str]])
     hits = sum(len(a & b) for a, b in pairs)
     named, wanted = sum(len(a) for a, _ in pairs), sum(len(b) for _, b in pairs)
     f1 = 2 * hits / (named + wanted) if named + wanted else 0.0
+    both, found, there = (
+        counted([(times * len(a & b), size(a, b)) for a, b in pairs])
+        for times, size in ((2, lambda a, b: len(a) + len(b)), (1, lambda a, _: len(a)), (1, lambda _, b: len(b)))
+    )
     return {
-        "f1": Score(100 * f1, f"of {wanted} entities, type and both ends right, in percent"),
-        "precision": Score(100 * hits / named if named else 0.0, f"{hits} of {named} found are right"),
-        "recall": Score(100 * hits / wanted if wanted else 0.0, f"{hits} of {wanted} are found"),
+        "f1": Score(100 * f1, f"of {wanted} entities, type and both ends right, in percent", both),
+        "precision": Score(100 * hits / named if named else 0.0, f"{hits} of {named} found are right", found),
+        "recall": Score(100 * hits / wanted if wanted else 0.0, f"{hits} of {wanted} are found", there),
     }
 
 
 def word_scores(said: Sequence[Sequence[str]], right: Sequence[Sequence[str]]) -> dict[str, Score]:
     """The share of words whose tag is right."""
     words = sum(map(len, right))
-    hits = sum(a == b for both in zip(said, right, strict=True) for a, b in zip(*both, strict=True))
-    return {"accuracy": Score(100 * hits / words, f"percent of {words} words")}
+    each = [sum(a == b for a, b in zip(*both, strict=True)) for both in zip(said, right, strict=True)]
+    parts = counted(list(zip(each, map(len, right), strict=True)))
+    return {"accuracy": Score(100 * sum(each) / words, f"percent of {words} words", parts)}
 
 
 def begun(tags: Sequence[str]) -> tuple[str, ...]:

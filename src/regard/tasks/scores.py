@@ -6,12 +6,15 @@ Every function takes answers and, for each answer, all references that count as 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+
+import numpy
 
 from regard.errors import RegardError
 from regard.tasks.base import Score
+from regard.tasks.parts import Form, Parts, counted, metrics, shares
 
 References = Sequence[Sequence[str]]  # for each answer, everything that counts as right
+FORMS: dict[str, Form] = {"bleu": "bleu", "chrf": "chrf", "ter": "ter"}
 
 
 def text_scores(answers: Sequence[str], references: References, *, tokenize: str = "13a") -> dict[str, Score]:
@@ -22,9 +25,12 @@ def text_scores(answers: Sequence[str], references: References, *, tokenize: str
     check(answers, references)
     found = {}
     for name, metric in metrics(tokenize).items():
-        result = metric.corpus_score(list(answers), streams(references))
-        found[name] = Score(float(result.score), str(metric.get_signature()))
-    return {**found, "exact": Score(100 * _right(answers, references), "percent of answers equal to a reference")}
+        counts = metric._extract_corpus_statistics(list(answers), streams(references))  # what corpus_score begins with
+        value = float(metric._aggregate_and_compute(counts).score)
+        found[name] = Score(value, str(metric.get_signature()), Parts(numpy.array(counts, dtype=float), FORMS[name]))
+    right = _right(answers, references)
+    exact = Score(100 * sum(right) / len(right), "percent of answers equal to a reference", shares(right))
+    return {**found, "exact": exact}
 
 
 def bleu(answers: Sequence[str], references: References, *, tokenize: str = "13a") -> float:
@@ -36,10 +42,15 @@ def bleu(answers: Sequence[str], references: References, *, tokenize: str = "13a
 def lexicon_scores(answers: Sequence[str], references: References) -> dict[str, Score]:
     """Word error (no reference is met) and symbol error (edits to the nearest one, over its length), in percent."""
     check(answers, references)
-    edits, symbols = map(sum, zip(*map(nearest, answers, references), strict=True))
+    right, near = _right(answers, references), list(map(nearest, answers, references))
+    edits, symbols = map(sum, zip(*near, strict=True))
+    words, signs = shares(not each for each in right), counted(near)
+    how = "edits per 100 symbols, to the nearest reference"
     return {
-        "word_error": Score(100 * (1 - _right(answers, references)), "percent of words that meet no listed reference"),
-        "symbol_error": Score(100 * edits / max(symbols, 1), "edits per 100 symbols, to the nearest reference"),
+        "word_error": Score(
+            100 * (1 - sum(right) / len(right)), "percent of words that meet no listed reference", words
+        ),
+        "symbol_error": Score(100 * edits / max(symbols, 1), how, signs),
     }
 
 
@@ -61,23 +72,15 @@ def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
     return before[-1]
 
 
-def metrics(tokenize: str) -> dict[str, Any]:
-    """sacrebleu's, by the names they have here."""
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
-    from sacrebleu.metrics.ter import TER
-
-    return {"bleu": BLEU(tokenize=tokenize, force=True), "chrf": CHRF(), "ter": TER()}
-
-
 def streams(references: References) -> list[list[str | None]]:
     """sacrebleu's form: the first reference of every answer, then the second, …, None where there are fewer."""
     most = max(len(listed) for listed in references)
     return [[listed[number] if number < len(listed) else None for listed in references] for number in range(most)]
 
 
-def _right(answers: Sequence[str], references: References) -> float:
-    return sum(answer in listed for answer, listed in zip(answers, references, strict=True)) / len(answers)
+def _right(answers: Sequence[str], references: References) -> list[bool]:
+    """Whether each answer is a reference."""
+    return [answer in listed for answer, listed in zip(answers, references, strict=True)]
 
 
 def check(answers: Sequence[str], references: References) -> None:

@@ -43,6 +43,7 @@ from regard.tasks.base import (
 )
 from regard.tasks.counting import counter
 from regard.tasks.modules import DrawsPlaces, EmbedsPatches, SeesPictures
+from regard.tasks.parts import counted, shares
 from regard.tasks.pictures import Asked, Measured, shown_as, side_of
 from regard.tasks.surfaces import Label, LabelsOut, ranked
 from regard.tasks.together import together
@@ -197,12 +198,16 @@ class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):
     def _scores(self, model: nn.Module, examples: Pictures, wanted: Tensor) -> dict[str, Score]:
         said = torch.tensor(together(examples.pixels(self.measured.frame), lambda some: self._best(model, some)))
         right = said[:, 0] == wanted
-        scores = {"accuracy": Score(100 * float(right.float().mean()), f"percent of {len(right)} pictures")}
+        hits = shares(right.tolist())
+        scores = {"accuracy": Score(100 * float(right.float().mean()), f"percent of {len(right)} pictures", hits)}
         if len(self.labels) > TOP:
             near = (said[:, 1:] == wanted.unsqueeze(1)).any(1)
-            scores["top5"] = Score(100 * float(near.float().mean()), "percent with the label among the first five")
+            how = "percent with the label among the first five"
+            scores["top5"] = Score(100 * float(near.float().mean()), how, shares(near.tolist()))
         recalls = [float(right[wanted == number].float().mean()) for number in wanted.unique().tolist()]
-        scores["recall"] = Score(100 * sum(recalls) / len(recalls), "mean of the labels, in percent")
+        there = F.one_hot(wanted, len(self.labels))  # (N, labels)
+        each = counted(torch.stack([there * right.unsqueeze(1), there], 2).flatten(1).tolist(), form="mean")
+        scores["recall"] = Score(100 * sum(recalls) / len(recalls), "mean of the labels, in percent", each)
         return scores
 
     def _best(self, model: nn.Module, pictures: Pixels) -> list[list[int]]:

@@ -47,6 +47,7 @@ from regard.tasks.base import (
 )
 from regard.tasks.counting import counter
 from regard.tasks.modules import ReadsSets
+from regard.tasks.parts import means, shares
 from regard.tasks.together import spread
 
 CELLS = 1 << 14  # elements of sets that are answered together, padding included
@@ -240,11 +241,15 @@ class JudgeSets(Task[SetsData, list[SetExample], Elements, Answer, SetBatch]):
     ) -> dict[str, Score]:
         if self.outputs is None:
             share = float((said.argmax(1) == wanted).mean())
-            return {"accuracy": Score(100 * share, f"percent of {len(wanted)} sets")}
+            hits = shares(said.argmax(1) == wanted)
+            return {"accuracy": Score(100 * share, f"percent of {len(wanted)} sets", hits)}
         errors = (said.astype(numpy.float64) - wanted) * self.outputs.spread
+        rows = errors.reshape(len(wanted), -1)
+        near, squares = means(numpy.abs(rows).mean(1)), means((rows**2).mean(1), form="root")
+        root = float(numpy.sqrt((errors**2).mean()))
         return {
-            "mae": Score(float(numpy.abs(errors).mean()), f"mean absolute error over {len(wanted)} sets"),
-            "rmse": Score(float(numpy.sqrt((errors**2).mean())), f"root mean square error over {len(wanted)} sets"),
+            "mae": Score(float(numpy.abs(errors).mean()), f"mean absolute error over {len(wanted)} sets", near),
+            "rmse": Score(root, f"root mean square error over {len(wanted)} sets", squares),
         }
 
     # answering and looking

@@ -1,73 +1,62 @@
 """Which of two models is better: paired bootstrap (Koehn 2004).
 
-Test sets are drawn from the one there is, with repetition, the same for both. p is how often their difference strays
-from its mean at least as far as the difference seen does from zero: how likely it is by chance.
+Test sets are drawn from the one there is, with repetition, the same for both. `low` and `high` are the differences
+between which 95 of 100 lie. p is how often their difference strays from its mean at least as far as the difference seen
+does from zero: how likely it is by chance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy
-from numpy.typing import NDArray
 
-from regard.tasks.scores import References, check, metrics, nearest, streams
+from regard.errors import RegardError
+from regard.tasks.base import Judgement, Objective, Score
+from regard.tasks.parts import Parts
 
-Comparison = dict[str, dict[str, float]]  # name of a score → {"first": …, "second": …, "p": …}
+# name of a score → {"first": …, "second": …}, and "difference", "low", "high" and "p" where examples can be drawn
+Comparison = dict[str, dict[str, float]]
 
-Counts = NDArray[numpy.float64]
-
-
-def compare_texts(
-    first: Sequence[str], second: Sequence[str], references: References, *, samples: int = 1000, tokenize: str = "13a"
-) -> Comparison:
-    """BLEU, chrF and TER as sacrebleu has them and compares them, and the percentage that is exactly right."""
-    from sacrebleu.significance import PairedTest
-
-    check(first, references)
-    check(second, references)
-    compared = metrics(tokenize)
-    systems = [("first", list(first)), ("second", list(second))]
-    test = PairedTest(systems, compared, references=streams(references), test_type="bs", n_samples=samples)
-    _, rows = test()
-    results = [result for name, result in rows.items() if name != "System"]  # in the order of the metrics
-    same = list(first) == list(second)  # sacrebleu counts only larger differences, and finds none among zeros
-    found = {
-        name: {"first": float(ours.score), "second": float(theirs.score), "p": 1.0 if same else float(theirs.p_value)}
-        for name, (ours, theirs) in zip(compared, results, strict=True)
-    }
-    return {**found, "exact": bootstrap(_right(first, references), _right(second, references), samples=samples)}
+SAMPLES = 1000
+INTERVAL = (2.5, 97.5)  # percent
 
 
-def compare_lexicons(
-    first: Sequence[str], second: Sequence[str], references: References, *, samples: int = 1000
-) -> Comparison:
-    """Word error and symbol error."""
-    check(first, references)
-    check(second, references)
-    words = [numpy.abs([1, 0] - _right(side, references)) for side in (first, second)]
-    symbols = [numpy.array([*map(nearest, side, references)], dtype=numpy.float64) for side in (first, second)]
-    return {
-        "word_error": bootstrap(*words, samples=samples),
-        "symbol_error": bootstrap(*symbols, samples=samples),
-    }
+def compare(first: Mapping[str, Score], second: Mapping[str, Score], *, samples: int = SAMPLES) -> Comparison:
+    """The scores that two models have, on the same examples. A score has no interval where it is not made of parts, or
+    of as many for both models: tokens, if their vocabularies differ."""
+    found: Comparison = {}
+    for name, ours in first.items():
+        if (theirs := second.get(name)) is None:
+            continue
+        found[name] = {"first": ours.value, "second": theirs.value}
+        if ours.parts is not None and theirs.parts is not None and comparable(ours.parts, theirs.parts):
+            found[name] |= bootstrap(ours.parts, theirs.parts, samples=samples)
+    if not found:
+        raise RegardError(f"the models have no score in common: {', '.join(first)} and {', '.join(second)}")
+    return found
 
 
-def bootstrap(first: Counts, second: Counts, *, samples: int = 1000) -> dict[str, float]:
-    """Counts (N, 2) of both, whose score is 100 Σ count / Σ total."""
+def comparable(first: Parts | None, second: Parts | None) -> bool:
+    """Whether the same examples can be drawn for both."""
+    return first is not None and second is not None and len(first) == len(second) > 0 and first.form == second.form
+
+
+def judgement(best: Objective, first: Score, second: Score) -> Judgement:
+    """Two scores of the kind that models are ranked by."""
+    (row,) = compare({best.name: first}, {best.name: second}).values()
+    return Judgement(best.name, best.higher, row["first"], row["second"], row.get("p", 1.0))
+
+
+def bootstrap(first: Parts, second: Parts, *, samples: int = SAMPLES) -> dict[str, float]:
+    """How much larger the second score is than the first, between which limits, and how likely that is by chance."""
     generator = numpy.random.default_rng(0)
-    drawn = generator.integers(len(first), size=(samples, len(first)))
-    differences = numpy.array([_percent(second[rows]) - _percent(first[rows]) for rows in drawn])
-    seen = _percent(second) - _percent(first)
-    strayed = numpy.abs(differences - differences.mean()) >= abs(seen)
-    return {"first": _percent(first), "second": _percent(second), "p": float((strayed.sum() + 1) / (samples + 1))}
-
-
-def _right(answers: Sequence[str], references: References) -> Counts:
-    """(N, 2): 1 for an answer that is exactly right, else 0; of 1"""
-    return numpy.array([(answer in listed, 1) for answer, listed in zip(answers, references, strict=True)], float)
-
-
-def _percent(counts: Counts) -> float:
-    count, total = counts.sum(0)
-    return float(100 * count / max(total, 1))
+    differences = numpy.empty(samples)
+    for number in range(samples):
+        rows = generator.integers(len(first), size=len(first))
+        differences[number] = second.score(rows) - first.score(rows)
+    seen = second.score() - first.score()
+    low, high = numpy.nanpercentile(differences, INTERVAL)
+    strayed = numpy.abs(differences - numpy.nanmean(differences)) >= abs(seen)
+    p = float((strayed.sum() + 1) / (samples + 1))
+    return {"difference": seen, "low": float(low), "high": float(high), "p": p}

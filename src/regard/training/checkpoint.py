@@ -208,14 +208,15 @@ class Checkpoints:
 
         With average_of = "last" these are the last ones at multiples of `checkpoint_every`, and that of this step. A
         checkpoint that was saved in between, after Ctrl-C, does not count: the result must be the same as without it.
-        Those of the first half of a run do not count either, because the model had hardly begun to learn.
+        Those of the first half of a run do not count either, because the model had hardly begun to learn; in a run that
+        is planned, those before the last tenth, because its rate had not fallen yet.
         """
         saved = [step for step in self.steps() if step <= run.step]
         best = [step for step in run.ranked() if step in saved]
         if run.config.average_of == "best" and best:
             return sorted(best[: run.config.average])
         regular = [step for step in saved if step % run.config.checkpoint_every == 0 or step == run.step]
-        grown = [step for step in regular if 2 * step >= run.step]
+        grown = [step for step in regular if step >= (0.9 if run.plan else 0.5) * run.step]
         return grown[-run.config.average :]
 
     def final_weights(self, run: Run) -> Tensors:
@@ -270,6 +271,7 @@ def _numbers(run: Run) -> dict[str, Any]:
     return {
         **{name: getattr(run, name) for name in RUN},
         **{name: float(getattr(run, name)) for name in ("loss", "recent")},
+        "plan": None if run.plan is None else run.plan.model_dump(),
     }
 
 

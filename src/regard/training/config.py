@@ -29,13 +29,17 @@ class TrainingConfig(Settings):
     """A step is one update of the weights. Where a number switches something on, 0 leaves it off."""
 
     steps: int = Field(10_000, ge=1, le=MOST_STEPS, description="updates to make at most; schedules end here")
-    minutes: float | None = Field(None, gt=0, description="wall-clock budget: stop cleanly after this long")
+    minutes: float | None = Field(
+        None, gt=0, description="plan for this long: as many steps as fit, and a schedule that ends with them"
+    )
     batch_tokens: int = Field(4096, ge=1, le=10**9, description="target tokens in a batch, padding included")
     batch_size: int = Field(128, ge=1, le=10**9, description="examples in a batch, where they are no texts")
     accumulate: int = Field(1, ge=1, le=10_000, description="batches whose gradients are summed into one update")
 
     learning_rate: float = Field(0.001, gt=0, description="highest rate; for noam the factor before the formula")
-    lowest_rate: float = Field(0.0, ge=0, description="the rate that cosine and linear end at")
+    lowest_rate: float = Field(
+        0.0, ge=0, description="the rate that cosine and linear end at, and any schedule with minutes"
+    )
     warmup: int = Field(1000, ge=0, le=MOST_STEPS, description="steps of linear rise to the highest rate")
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     optimiser: Literal["adam", "adamw"] = "adam"

@@ -22,10 +22,17 @@ from regard.training.schedule import Schedule
 from regard.training.sharding import whole
 
 Watcher = Callable[[Run], None]
+Clock = Callable[[], float]
 
 
 def fit(
-    run: Run, task: Loss[Batch], *, schedule: Schedule, watchers: Sequence[Watcher] = (), crew: Crew | None = None
+    run: Run,
+    task: Loss[Batch],
+    *,
+    schedule: Schedule,
+    watchers: Sequence[Watcher] = (),
+    crew: Crew | None = None,
+    clock: Clock = time.perf_counter,
 ) -> None:
     """Update the weights until the run ends; after every step, call every watcher in order.
 
@@ -46,7 +53,7 @@ def fit(
     model.train()
 
     while not crew.agree(bool(run.ending())):
-        begin = time.perf_counter()
+        begin = clock()
         crew.seed(config.seed, run.step)
         group, targets = _next(batches, config.accumulate, crew)
         remembered = task.remembered() if isinstance(task, Remembers) else {}
@@ -58,7 +65,7 @@ def fit(
             if isinstance(task, Remembers):
                 task.remind(remembered)
             run.skipped, skips = run.skipped + 1, skips + 1
-            run.seconds += time.perf_counter() - begin
+            run.seconds += clock() - begin
             _tell_skip(run, float(loss), norm, group, last=skips > config.max_skips, crew=crew)
             continue
 
@@ -73,10 +80,10 @@ def fit(
         run.targets = targets
         run.tokens += targets
         run.loss = loss
-        run.learning_seconds += time.perf_counter() - begin
+        run.learning_seconds += clock() - begin
         for watcher in watchers:
             watcher(run)
-        run.seconds += time.perf_counter() - begin
+        run.seconds += clock() - begin
 
 
 def _next(batches: Iterator[Batch], count: int, crew: Crew) -> tuple[list[Batch], int]:

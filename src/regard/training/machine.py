@@ -138,3 +138,16 @@ def _multiplies_bfloat16(device: torch.device) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
     can = torch.cpu.get_capabilities() if device.type == "cpu" else {}
     return bool(can.get("avx512_bf16") or can.get("amx_bf16"))
+
+
+def peak_memory(device: str) -> int:
+    """The most bytes that this process has held: on a GPU, of its tensors there."""
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text("ascii").splitlines())
+        return 1024 * int(lines["VmHWM"].split()[0])  # getrusage on Linux may count the memory of a parent too
+    except (OSError, ValueError, KeyError):
+        from resource import RUSAGE_SELF, getrusage
+
+        return getrusage(RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

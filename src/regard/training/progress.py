@@ -83,8 +83,8 @@ class Progress:
         if run.step == first_step:
             return "…"
         seconds = (run.config.steps - run.step) * (now - first_time) / (run.step - first_step)
-        if run.config.minutes is not None:
-            seconds = min(seconds, max(60 * run.config.minutes - run.seconds, 0.0))
+        if run.config.minutes is not None and run.plan is None:
+            seconds = min(seconds, max(60 * run.config.minutes - run.preparing - run.seconds, 0.0))
         hours, rest = divmod(round(seconds), 3600)
         return (f"{hours}:" if hours else "") + f"{rest // 60:02d}:{rest % 60:02d} left"
 

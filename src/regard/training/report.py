@@ -37,6 +37,7 @@ def build(
         "seed": run.config.seed,
         "versions": versions(),
         "ended": run.ending(),
+        "plan": None if run.plan is None else run.plan.model_dump(),
         "kept": list(kept),
         "device": run.device.type,
         "threads": torch.get_num_threads(),

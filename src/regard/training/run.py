@@ -13,6 +13,7 @@ from regard.data.streams import Batch, Stream
 from regard.tasks.base import Objective, Remembers
 from regard.training.averaging import MovingAverage
 from regard.training.config import TrainingConfig
+from regard.training.plan import Plan
 from regard.training.sharding import Shards
 
 WORST = math.inf, math.inf
@@ -64,7 +65,9 @@ class Run:
     tokens: int = 0  # targets learned from
     skipped: int = 0  # steps that were not made, because the loss or the gradient was not finite
     parts: int = 1  # into which each batch is divided, where a whole one does not fit into memory
-    seconds: float = 0.0  # of wall clock, in this and earlier sittings
+    plan: Plan | None = None  # for the minutes that the run has; `config` is as it says
+    preparing: float = 0.0  # seconds before the first steps of this and earlier sittings
+    seconds: float = 0.0  # of wall clock since then, in this and earlier sittings
     learning_seconds: float = 0.0  # of these, spent in updates
     learning_rate: float = 0.0
     loss: float | Tensor = math.nan  # of the last update, per target
@@ -105,9 +108,8 @@ class Run:
     def ending(self) -> str:
         """Why the run is over; empty while it is not."""
         if self.step >= self.config.steps:
-            return f"all {self.config.steps} steps are made"
-        if self.config.minutes is not None and self.seconds >= 60 * self.config.minutes:
-            return f"the {self.config.minutes:g} minutes are over"
+            planned = f" that were planned for {self.plan.minutes:g} minutes" if self.plan else ""
+            return f"all {self.config.steps} steps{planned} are made"
         if self.config.patience and self.validations:
             waited = len(self.validations) - 1 - self.standing().progress
             if waited >= self.config.patience:

@@ -7,6 +7,14 @@
     constant      r · t/w                 until t = w, then r
 
 t is the step, r `learning_rate`, l `lowest_rate`, w `warmup`, T `steps`, M the width of the model.
+
+Under a plan for some minutes (`plan.py`) every schedule ends at l. With p the progress of the plan and h the highest
+rate, which is the recipe's own even where the plan has a shorter warm-up:
+
+    cosine        l + (h − l) · (1 + cos πp) / 2
+    linear        l + (h − l) · (1 − p)
+    constant      l + (h − l) · min(1, (1 − p) / F)                       F the share of the last fall
+    noam          l + (h √(w/t) − l) · min(1, (1 − p) / F)                and inverse_sqrt
 """
 
 from __future__ import annotations
@@ -16,8 +24,10 @@ from collections.abc import Callable
 
 from regard.errors import RegardError
 from regard.training.config import TrainingConfig
+from regard.training.plan import Plan
 
 Schedule = Callable[[int], float]
+LAST_FALL = 0.2  # of a planned run: where constant, noam and inverse_sqrt fall to the lowest rate (Hägele 2024)
 
 
 def noam(step: int, *, learning_rate: float, warmup: int, width: int) -> float:
@@ -59,6 +69,27 @@ def build(config: TrainingConfig, *, width: int | None = None) -> Schedule:
     if config.schedule == "linear":
         return lambda step: linear(step, learning_rate=rate, warmup=warmup, steps=steps, lowest_rate=lowest)
     return lambda step: constant(step, learning_rate=rate, warmup=warmup)
+
+
+def under(plan: Plan, config: TrainingConfig, *, width: int | None = None) -> Schedule:
+    """The schedule under a plan; until it was made, that of the recipe. The rate rises to the same height as there."""
+    free, lowest = build(config, width=width), config.lowest_rate
+    highest = free(config.warmup) if config.warmup else config.learning_rate
+
+    def rate(step: int) -> float:
+        if step <= plan.begin:
+            return free(step)
+        if step < plan.warmup:
+            return highest * step / plan.warmup
+        progress = plan.progress(step)
+        if config.schedule == "cosine":
+            return lowest + (highest - lowest) * (1 + math.cos(math.pi * progress)) / 2
+        if config.schedule == "linear":
+            return lowest + (highest - lowest) * (1 - progress)
+        held = highest if config.schedule == "constant" else highest * math.sqrt(plan.warmup / step)
+        return lowest + (held - lowest) * min((1 - progress) / LAST_FALL, 1.0)
+
+    return rate
 
 
 def _progress(step: int, warmup: int, steps: int) -> float:

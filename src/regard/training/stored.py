@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from torch import Tensor, nn
 
 from regard.directory import WEIGHTS
+from regard.training.plan import Plan
 from regard.training.weights import Shapes, Tensors, require_shapes, weights_of
 
 TRAINING, STATE = "training.safetensors", "state.json"
@@ -51,6 +52,8 @@ class State(BaseModel):
     tokens: Count
     skipped: Count = 0  # checkpoints of version 0.1 have neither this nor the next
     parts: Annotated[int, Field(ge=1, lt=2**63)] = 1
+    plan: Plan | None = None
+    preparing: Annotated[Finite, Field(ge=0)] = 0.0
     seconds: Annotated[Finite, Field(ge=0)]
     learning_seconds: Annotated[Finite, Field(ge=0)]
     learning_rate: Annotated[Finite, Field(ge=0)]

@@ -27,6 +27,7 @@ from regard.training.distribution import Crew
 from regard.training.flops import flops_per_target
 from regard.training.learner import Loss
 from regard.training.loop import Watcher, fit
+from regard.training.planning import Planner, Timing
 from regard.training.progress import Progress
 from regard.training.run import Run
 from regard.training.sharding import Shards
@@ -52,6 +53,7 @@ def train(
     score: Judge | None = None,
     console: Console | None = None,
     crew: Crew | None = None,
+    timing: Timing | None = None,
 ) -> dict[str, Any]:
     """Train a model in a directory, or resume its training there; return the report, and the model ready to use.
 
@@ -66,7 +68,7 @@ def train(
     precision = machine.choose_precision(config.precision, device)
     if device.type == "cpu":
         set_products(model, precision)
-    crew = crew or Crew()
+    crew, timing = crew or Crew(), timing or Timing()
     divided = config.distribution.divides(crew.world)
     shards = Shards(model, task, rank=crew.rank, world=crew.world) if divided else None
     learning = shards.model if shards else model
@@ -87,18 +89,24 @@ def train(
     randomness.seed(config.seed)
     resumed = crew.in_turn(lambda: checkpoints.resume(run))
     run.parts = crew.largest(max(run.parts, faults.noted_parts(checkpoints.directory)))
+    run.preparing += timing.preparing
+    _continue_plan(run)
     if not _finished(directory, run):
         if resumed and console:
             console.out(f"resuming from step {run.step:,}")
         with ExitStack() as stack:
             interruption = stack.enter_context(watchers.Interruption(checkpoints, crew))
-            validation = watchers.Validation(validate) if validate and config.validate_every else None
+            validation = (
+                watchers.Validation(validate, clock=timing.clock) if validate and config.validate_every else None
+            )
             telling = _telling(run, directory, stack=stack, console=console) if crew.leads else []
-            watching = _in_order(validation, telling, checkpoints)
-            rates = schedule.build(config, width=width)
+            planning = _planning(config, validation, timing, crew, console)
+            watching = _in_order(planning, validation, telling, checkpoints)
+            rates = _rates(run, config, width)
             try:
                 with machine.explaining_memory():
-                    fit(run, task, schedule=rates, watchers=[*watching, interruption], crew=crew)
+                    everyone: list[Watcher] = [*watching, interruption]
+                    fit(run, task, schedule=rates, watchers=everyone, crew=crew, clock=timing.clock)
             except faults.LacksMemoryError as lack:
                 raise _with_more_parts(lack.parts, checkpoints) from None
             except faults.StoppedError as stop:
@@ -108,8 +116,7 @@ def train(
                 validation.now(run)
                 for tell in telling:
                     tell(run)
-            # with a time limit the step is saved once more: a resumed run must see that its minutes are used up
-            if checkpoints.newest != run.step or config.minutes or not validated:
+            if checkpoints.newest != run.step or not validated:
                 watchers.save(checkpoints, run)
             interruption(run)
         run.merge()
@@ -126,6 +133,34 @@ def train(
     load_weights(model, ModelDirectory(directory).weights(), origin=directory / WEIGHTS)
     model.eval()
     return ModelDirectory(directory).report()
+
+
+def _continue_plan(run: Run) -> None:
+    """Let a run that was planned go on as planned, unless its limits are others now."""
+    if run.config.minutes is None:
+        run.plan = None
+    elif run.plan and run.plan.is_for(run.config):
+        run.config = run.plan.applied(run.config)
+
+
+def _rates(run: Run, config: TrainingConfig, width: int | None) -> schedule.Schedule:
+    """The rate of each step: that of the recipe, until the run is planned."""
+    free = schedule.build(config, width=width)
+    return lambda step: schedule.under(run.plan, config, width=width)(step) if run.plan else free(step)
+
+
+def _planning(
+    config: TrainingConfig,
+    validation: watchers.Validation | None,
+    timing: Timing,
+    crew: Crew,
+    console: Console | None,
+) -> list[Watcher]:
+    """The watcher that plans a run with a budget of minutes."""
+    if config.minutes is None:
+        return []
+    tell = console.out if console and crew.leads else lambda _: None
+    return [Planner(config, validation=validation, scoring=timing.scoring, crew=crew, tell=tell)]
 
 
 def _with_more_parts(parts: int, checkpoints: Checkpoints) -> watchers.Interrupted:
@@ -167,12 +202,15 @@ def _telling(run: Run, directory: Path, *, stack: ExitStack, console: Console | 
 
 
 def _in_order(
-    validation: watchers.Validation | None, telling: Sequence[Watcher], checkpoints: Checkpoints
+    planning: Sequence[Watcher],
+    validation: watchers.Validation | None,
+    telling: Sequence[Watcher],
+    checkpoints: Checkpoints,
 ) -> list[Watcher]:
     """The watchers of a run: a later one shows or saves what an earlier one has computed."""
     judging = [validation] if validation else []
     first = [watchers.update_moving_average, watchers.give_memory_back, watchers.record]
-    return [*first, *judging, *telling, watchers.Saving(checkpoints)]
+    return [*first, *planning, *judging, *telling, watchers.Saving(checkpoints)]
 
 
 def _conclude(

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -65,8 +65,9 @@ class Validation:
     Validating draws no random numbers from training, so that doing it more or less often trains the same model.
     """
 
-    def __init__(self, validate: Judge) -> None:
-        self.validate = validate
+    def __init__(self, validate: Judge, *, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.validate, self.clock = validate, clock
+        self.seconds: list[float] = []  # that each validation of this sitting took
 
     def __call__(self, run: Run) -> None:
         if run.config.validate_every and run.step % run.config.validate_every == 0:
@@ -74,12 +75,14 @@ class Validation:
 
     def now(self, run: Run) -> None:
         """Validate this step."""
+        begin = self.clock()
         with torch.random.fork_rng([run.device] if run.device.type == "cuda" else []), run.averaged():
             scores = {name: score.value for name, score in judge(run, self.validate).items()}
         if run.objective.name not in scores:
             there = ", ".join(scores)
             raise RegardError(f'there is no score "{run.objective.name}" to compare models by; there is {there}')
         run.validations.append({"step": run.step, **scores})
+        self.seconds.append(self.clock() - begin)
 
 
 def judge(run: Run, validate: Judge) -> Mapping[str, Score]:
@@ -104,7 +107,8 @@ def save(checkpoints: Checkpoints, run: Run) -> None:
 
 
 class Saving:
-    """A checkpoint every `checkpoint_every` steps, and whenever validation was never better.
+    """A checkpoint every `checkpoint_every` steps, whenever validation was never better, and whenever the run was
+    planned, so that a resumed run has the same plan.
 
     If the disk is full, the run continues without a checkpoint of that step, and tries again at the next.
 
@@ -119,7 +123,8 @@ class Saving:
         self.saved = -self.EVERY  # seconds of the run
 
     def __call__(self, run: Run) -> None:
-        regular, best = run.step % run.config.checkpoint_every == 0, run.is_best()
+        planned = run.plan is not None and run.plan.knots[-1].step == run.step
+        regular, best = planned or run.step % run.config.checkpoint_every == 0, run.is_best()
         if best and not regular and self._soon(run):
             self.checkpoints.hold(run)
         elif best or regular:

@@ -27,6 +27,7 @@ from regard.data.rows.framing import Row
 from regard.errors import RegardError
 from regard.tasks.answer.reading import AnswerData, Part, Span, SpanReading, Spans
 from regard.tasks.base import Codec, Looking, RunOptions, Score, Setting, Sight
+from regard.tasks.parts import shares
 from regard.tasks.rows import Choices, Rows, RowsTask
 from regard.tasks.surfaces import Texts
 from regard.tasks.together import together
@@ -148,11 +149,12 @@ class FindAnswer(RowsTask[AnswerData, Question, Texts, Span]):
         )
         right = [[text for text, _ in each.answers] or [""] for each in examples]
         exact, f1 = (
-            100 * sum(max(score(a, b) for b in listed) for a, listed in zip(said, right, strict=True)) / len(right)
+            [max(score(a, b) for b in listed) for a, listed in zip(said, right, strict=True)]
             for score in (exact_match, word_f1)
         )
         how = f"percent over {len(right)} questions, articles and punctuation left out"
-        return {"f1": Score(f1, how), "exact": Score(exact, how)}
+        both = {"f1": f1, "exact": exact}
+        return {name: Score(100 * sum(each) / len(right), how, shares(each)) for name, each in both.items()}
 
 
 def exact_match(said: str, right: str) -> float:

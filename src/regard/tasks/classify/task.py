@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import numpy
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,10 +16,11 @@ from regard.data.files import is_numbered, read_rows
 from regard.data.rows.batches import RowBatch
 from regard.data.rows.framing import Row
 from regard.errors import RegardError
-from regard.tasks.base import FINE_TUNING, Codec, Judgement, Looking, RunOptions, Score, Setting, Sight
+from regard.tasks.base import FINE_TUNING, Codec, Judgement, Looking, Objective, RunOptions, Score, Setting, Sight
 from regard.tasks.classify.reading import LabelledData, LabelReading, Labels, trained_on_pairs
+from regard.tasks.parts import counted, shares
 from regard.tasks.rows import Choices, Rows, RowsTask, label_numbers, pooled_places
-from regard.tasks.significance import bootstrap
+from regard.tasks.significance import judgement
 from regard.tasks.surfaces import Label, Texts
 from regard.tasks.together import together
 
@@ -122,11 +122,8 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
     def judged(self, examples: object, first: Sequence[list[Label]], second: Sequence[list[Label]]) -> Judgement:
         """The percentage of right labels."""
         right = [each.label for each in _labelled(examples)]
-        counts = (
-            numpy.array([(answer[0]["label"] == label, 1) for answer, label in zip(side, right, strict=True)], float)
-            for side in (first, second)
-        )
-        return Judgement("accuracy", True, **bootstrap(*counts))
+        scores = (_accuracy([answer[0]["label"] for answer in side], right) for side in (first, second))
+        return judgement(Objective("accuracy", higher=True), *scores)
 
     def scores(self, model: nn.Module, examples: Sequence[Labelled]) -> dict[str, Score]:
         for example in examples:
@@ -136,16 +133,24 @@ class Classify(RowsTask[LabelledData, Labelled, Texts, list[Label]]):
             lambda some: [answer[0]["label"] for answer in self.answer(model, some, RunOptions())],
         )
         right = [example.label for example in examples]
-        share = sum(map(str.__eq__, said, right)) / len(right)
         if len(self.labels) == 2:
-            how, f1 = f"F1 of the label {self.labels[1]!r}", f1_of(self.labels[1], said, right)
+            how, labels = f"F1 of the label {self.labels[1]!r}", [self.labels[1]]
         else:
-            how = "mean F1 of the labels"
-            f1 = sum(f1_of(label, said, right) for label in self.labels) / len(self.labels)
+            how, labels = "mean F1 of the labels", list(self.labels)
+        f1 = sum(f1_of(label, said, right) for label in labels) / len(labels)
+        each = [
+            [count for label in labels for count in (2 * (a == b == label), (a == label) + (b == label))]
+            for a, b in zip(said, right, strict=True)
+        ]
         return {
-            "accuracy": Score(100 * share, f"percent of {len(right)} texts"),
-            "f1": Score(100 * f1, f"{how}, in percent"),
+            "accuracy": _accuracy(said, right),
+            "f1": Score(100 * f1, f"{how}, in percent", counted(each, form="macro")),
         }
+
+
+def _accuracy(said: Sequence[str], right: Sequence[str]) -> Score:
+    hits = list(map(str.__eq__, said, right))
+    return Score(100 * (sum(hits) / len(right)), f"percent of {len(right)} texts", shares(hits))
 
 
 def _labelled(examples: object) -> list[Labelled]:

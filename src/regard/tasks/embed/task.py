@@ -31,6 +31,7 @@ from regard.models.facts import ModelConfig, Pooling
 from regard.models.heads import body_of
 from regard.tasks.base import Codec, Looking, Objective, RunOptions, Score, Setting, Sight
 from regard.tasks.embed.reading import SimilarData, Vector
+from regard.tasks.parts import shares
 from regard.tasks.rows import Rows, RowsTask, body_config, equal_rows, halves
 from regard.tasks.together import together
 
@@ -219,12 +220,11 @@ def retrieval(
             best = near[right[text]].max()
             near[right[text]] = -torch.inf
             ranks.append(1 + int((near >= best).sum()))
-    first, reciprocal = sum(rank == 1 for rank in ranks), sum(1 / rank for rank in ranks)
+    first, reciprocal = [rank == 1 for rank in ranks], [1 / rank for rank in ranks]
     how = f"of {len(ranks)} texts among {len(partners)}"
-    return {
-        "accuracy": Score(100 * first / len(ranks), f"percent {how} whose nearest means the same"),
-        "mrr": Score(100 * reciprocal / len(ranks), f"mean of 1 / rank {how}, in percent"),
-    }
+    nearest = Score(100 * sum(first) / len(ranks), f"percent {how} whose nearest means the same", shares(first))
+    mrr = Score(100 * sum(reciprocal) / len(ranks), f"mean of 1 / rank {how}, in percent", shares(reciprocal))
+    return {"accuracy": nearest, "mrr": mrr}
 
 
 def _number(cell: str, place: str) -> float:

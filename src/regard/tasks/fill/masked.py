@@ -28,6 +28,7 @@ from regard.tasks.fill.documents import Document, pack, pair_up
 from regard.tasks.fill.reading import FillData, Filled, GapReading, mask_of
 from regard.tasks.fill.task import Fill
 from regard.tasks.modules import FillsGaps
+from regard.tasks.parts import perplexities, shares
 from regard.tasks.rows import Choices, Rows, body_config
 from regard.tasks.surfaces import Texts
 from regard.tasks.together import together
@@ -155,10 +156,11 @@ class Masked(Fill):
         judged = together(self._drawn_once(self.encode(examples)), part)
         how = {"accuracy": f"percent of {self.hidden}", "next_sentence": "percent of pairs judged right"}
         hits = {name: [right for which, _, right in judged if which == name] for name in names}
-        shares = {name: 100 * float(torch.tensor(each).mean()) for name, each in hits.items() if each}
+        percent = {name: 100 * float(torch.tensor(each).mean()) for name, each in hits.items() if each}
         losses = torch.tensor([loss for which, loss, _ in judged if which == names[0]])
-        perplexity = Score(float(losses.mean().exp()), f"of {self.hidden}")
-        return {name: Score(value, how[name]) for name, value in shares.items()} | {"perplexity": perplexity}
+        perplexity = Score(float(losses.mean().exp()), f"of {self.hidden}", perplexities(losses.tolist()))
+        found = {name: Score(value, how[name], shares(hits[name])) for name, value in percent.items()}
+        return found | {"perplexity": perplexity}
 
     def filled(self, model: nn.Module, asked: Texts) -> list[list[Filled]]:
         row = self.reading.with_gaps(asked, self._row(asked))

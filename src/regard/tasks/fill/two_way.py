@@ -21,6 +21,7 @@ from regard.tasks.fill.documents import Document, pack
 from regard.tasks.fill.reading import MASK, FillData, Filled, likeliest
 from regard.tasks.fill.task import Fill
 from regard.tasks.modules import ReadsBothWays
+from regard.tasks.parts import perplexities
 from regard.tasks.rows import Rows
 from regard.tasks.surfaces import Texts
 from regard.tasks.together import together
@@ -68,8 +69,8 @@ class TwoWay(Fill):
         how = f"of {every.shape[1]:,} tokens"
         return {
             "perplexity": Score((there + back) / 2, "mean of both directions"),
-            "forward_perplexity": Score(there, f"{how}, each after those before it"),
-            "backward_perplexity": Score(back, f"{how}, each before those after it"),
+            "forward_perplexity": Score(there, f"{how}, each after those before it", perplexities(every[0].tolist())),
+            "backward_perplexity": Score(back, f"{how}, each before those after it", perplexities(every[1].tolist())),
         }
 
     def sight(self, model: nn.Module, asked: Texts, look: Looking) -> Sight:

@@ -34,6 +34,7 @@ from regard.tasks.forecast.plan import Plan, SeriesData, grows
 from regard.tasks.forecast.surface import HIGH, LEVEL, LOW, Asked, Forecasts
 from regard.tasks.forecast.surface import Forecast as Row
 from regard.tasks.modules import ContinuesSeries
+from regard.tasks.parts import means
 from regard.tasks.together import together
 
 CUTS = 4  # points from which a rolling origin forecasts
@@ -187,8 +188,10 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
         rolling["owa"] = owa((rolling["smape"], rolling["mase"]), reference)
         several = f"{len(places):,} forecasts, up to {self.plan.horizon} steps from {CUTS} cut points of each series"
         once = f"{len(first):,} of them, from the first cut point of each series"
-        scores = {name: Score(rolling[name], several) for name in ("mase", "smape", "owa", *REPORTED)}
-        return scores | {f"fixed_{name}": Score(fixed[name], once) for name in ("mase", "smape", *REPORTED)}
+        names = ("mase", "smape", *REPORTED)
+        each, ones = ({name: means(found[name] for found in some) for name in names} for some in (judged, first))
+        scores = {name: Score(rolling[name], several, each.get(name)) for name in ("mase", "smape", "owa", *REPORTED)}
+        return scores | {f"fixed_{name}": Score(fixed[name], once, ones[name]) for name in names}
 
     def _judged(self, place: Place, quantiles: Numbers, levels: Sequence[float]) -> dict[str, float]:
         """The scores of one forecast, quantiles (K, Q)."""

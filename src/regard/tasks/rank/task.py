@@ -30,6 +30,7 @@ from regard.data.rows.framing import Row
 from regard.data.splits import Splits
 from regard.errors import RegardError
 from regard.tasks.base import Codec, Looking, Objective, RunOptions, Score, Setting, Sight
+from regard.tasks.parts import shares
 from regard.tasks.rank.reading import RELEVANCE, Query, RankData, Ranked, Ranking, RankReading
 from regard.tasks.rows import Choices, Rows, RowsTask, equal_rows, halves, pooled_places
 from regard.tasks.together import together
@@ -198,11 +199,12 @@ class Rank(RowsTask[RankData, Candidate, Query, list[Ranked]]):
         ranked = [self._ranked(group, [next(judged) for _ in group]) for group in groups]
         firsts = [1 + [label >= self.relevant for label in labels].index(True) for labels in ranked]
         how = f"of {len(groups)} queries with {len(flat) / len(groups):.1f} texts each"
-        return {
-            "mrr": Score(100 * sum(1 / first for first in firsts) / len(firsts), f"mean of 1 / rank {how}, in percent"),
-            "ndcg@10": Score(100 * sum(map(ndcg, ranked)) / len(ranked), f"{how}, in percent"),
-            "accuracy": Score(100 * sum(first == 1 for first in firsts) / len(firsts), f"percent {how}"),
+        found: dict[str, tuple[list[float], str]] = {
+            "mrr": ([1 / first for first in firsts], f"mean of 1 / rank {how}, in percent"),
+            "ndcg@10": ([ndcg(labels) for labels in ranked], f"{how}, in percent"),
+            "accuracy": ([first == 1 for first in firsts], f"percent {how}"),
         }
+        return {name: Score(100 * sum(each) / len(each), said, shares(each)) for name, (each, said) in found.items()}
 
     def _scored(self, examples: Sequence[Candidate]) -> list[list[Candidate]]:
         """The texts of each query that has a relevant one."""

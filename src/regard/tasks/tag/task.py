@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self, TypeGuard
 
-import numpy
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -26,9 +24,10 @@ from regard.data.rows.framing import IGNORED, Row
 from regard.data.splits import Splits
 from regard.errors import RegardError
 from regard.tasks.base import FINE_TUNING, Codec, Judgement, Looking, Objective, RunOptions, Score, Setting, Sight
+from regard.tasks.parts import counted
 from regard.tasks.rows import Choices, Rows, RowsTask, label_numbers
 from regard.tasks.schemes import OUTSIDE, begun, entity_scores, have_prefixes, word_scores
-from regard.tasks.significance import bootstrap
+from regard.tasks.significance import judgement
 from regard.tasks.tag.reading import Answers, Asked, Entities, TagColumns, TaggedData, TagReading, text_asked
 from regard.tasks.together import together
 
@@ -160,13 +159,14 @@ class Tag(RowsTask[TaggedData, Tagged, Asked, Answers]):
     def judged(self, examples: object, first: Sequence[Answers], second: Sequence[Answers]) -> Judgement:
         """F1 of entities, 2 hits / (said + right), or the percentage of right tags."""
         sentences = _tagged(examples)
-        prefixes = have_prefixes(self.labels)
 
-        def counts(side: Sequence[Answers]) -> NDArray[numpy.float64]:
+        def score(side: Sequence[Answers]) -> Score:
             every = zip(side, sentences, strict=True)
-            return numpy.array([self.reading.counted(answer, each.words, each.tags) for answer, each in every], float)
+            parts = counted([self.reading.counted(answer, each.words, each.tags) for answer, each in every])
+            return Score(parts.score(), parts=parts)
 
-        return Judgement("f1" if prefixes else "accuracy", True, **bootstrap(counts(first), counts(second)))
+        best = Objective("f1" if have_prefixes(self.labels) else "accuracy", higher=True)
+        return judgement(best, score(first), score(second))
 
     def scores(self, model: nn.Module, examples: Sequence[Tagged]) -> dict[str, Score]:
         for example in examples:

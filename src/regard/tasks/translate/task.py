@@ -49,7 +49,7 @@ from regard.tasks.counting import counter
 from regard.tasks.modules import AnswersSources
 from regard.tasks.saying import answers_of, sight_of, target_loss
 from regard.tasks.scores import References, bleu, lexicon_scores, text_scores
-from regard.tasks.significance import Comparison, compare_lexicons, compare_texts
+from regard.tasks.significance import judgement
 from regard.tasks.surfaces import NOTHING, Answer, TextToTexts
 from regard.tasks.together import together
 from regard.tasks.translate.teacher import distil
@@ -160,7 +160,7 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         def scores(model: nn.Module) -> dict[str, Score]:
             return self.validation_score(self._best(model, list(some), decoding), list(some.values()))
 
-        return Exam(f"{len(some):,} texts", scores)
+        return Exam(f"{len(some):,} texts", scores, work=len(some))
 
     def exam(self, examples: Examples, options: RunOptions, *, tokenize: str = "13a") -> Exam:
         every = wanted(examples)
@@ -170,7 +170,7 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
                 self._best(model, list(every), options.decoding), list(every.values()), tokenize=tokenize
             )
 
-        return Exam(f"{len(every):,} texts", scores)
+        return Exam(f"{len(every):,} texts", scores, work=len(every) * options.decoding.beam)
 
     def _best(self, model: nn.Module, texts: list[str], decoding: DecodingConfig) -> list[str]:
         return together(
@@ -332,34 +332,13 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         assert isinstance(examples, Examples)
         return wanted(examples)
 
-    def compare(
-        self,
-        first: nn.Module,
-        other: Translate,
-        second: nn.Module,
-        examples: object,
-        options: RunOptions,
-        *,
-        tokenize: str = "13a",
-    ) -> Comparison:
-        """The scores of two models on the same pairs, and how likely their difference is chance."""
-        every = self.references(examples)
-        ours = self._best(first, list(every), options.decoding)
-        theirs = other._best(second, list(every), options.decoding)
-        return self.compared(ours, theirs, list(every.values()), tokenize=tokenize)
-
     def inputs(self, examples: object) -> list[str]:
         return list(self.references(examples))
 
     def judged(self, examples: object, first: Sequence[list[Answer]], second: Sequence[list[Answer]]) -> Judgement:
-        ours, theirs = ([answer[0].text for answer in side] for side in (first, second))
-        compared = self.compared(ours, theirs, list(self.references(examples).values()), tokenize="13a")
-        return Judgement(self.best.name, self.best.higher, **compared[self.best.name])
-
-    def compared(
-        self, first: Sequence[str], second: Sequence[str], references: References, *, tokenize: str
-    ) -> Comparison:
-        return compare_texts(first, second, references, tokenize=tokenize)
+        right = list(self.references(examples).values())
+        scores = (self.scores([answer[0].text for answer in side], right)[self.best.name] for side in (first, second))
+        return judgement(self.best, *scores)
 
     def scores(self, answers: Sequence[str], references: References, *, tokenize: str = "13a") -> dict[str, Score]:
         """What the task is judged by."""
@@ -374,11 +353,6 @@ class Transcribe(Translate):
     """Spelling to sound: what counts is whether a whole word is right, and how many of its symbols are."""
 
     best = Objective("word_error")
-
-    def compared(
-        self, first: Sequence[str], second: Sequence[str], references: References, *, tokenize: str
-    ) -> Comparison:
-        return compare_lexicons(first, second, references)
 
     def scores(self, answers: Sequence[str], references: References, *, tokenize: str = "13a") -> dict[str, Score]:
         return lexicon_scores(answers, references)

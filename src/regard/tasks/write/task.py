@@ -49,6 +49,7 @@ from regard.tasks.base import (
     Work,
 )
 from regard.tasks.modules import Carries, Continues, SaysNext
+from regard.tasks.parts import TOGETHER, counted
 from regard.tasks.surfaces import Answer, Prompt
 from regard.tasks.together import of_each
 from regard.tasks.write import judging
@@ -210,15 +211,27 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
 
     def scores(self, model: nn.Module, tokens: Tokens) -> dict[str, Score]:
         """Perplexity by token, and bits per character of the text."""
-        total = math.fsum(
-            of_each(lambda share: sum(float(some.double().sum()) for _, some in self._judged(model, tokens.ids, share)))
-        )
+
+        def judged(share: Share) -> tuple[float, list[float]]:
+            """The sum of −log P, and that of every `TOGETHER` tokens."""
+            total, near = 0.0, torch.zeros(-(-len(tokens) // TOGETHER), dtype=torch.float64)
+            for places, some in self._judged(model, tokens.ids, share):
+                total += float(some.double().sum())
+                near.index_add_(0, places.flatten() // TOGETHER, some.double().flatten())
+            return total, near.tolist()
+
+        found = of_each(judged)
+        total, near = math.fsum(each for each, _ in found), torch.tensor([each for _, each in found]).sum(0).tolist()
+        sizes = [min(TOGETHER, len(tokens) - at) for at in range(0, len(tokens), TOGETHER)]
+        parts = counted(list(zip(near, sizes, strict=True)), form="exp", factor=1.0)
         context = "state carried" if isinstance(model, Carries) else f"sliding window of {self.block}"
         if isinstance(model, Continues):
             context = f"blocks of {self.block}, memory of {model.remembers}"
         unknown = f", {tokens.unknown:,} unknown" if tokens.unknown else ""
         return {
-            "perplexity": Score(math.exp(min(total / len(tokens), 700)), f"{len(tokens):,} tokens{unknown}, {context}"),
+            "perplexity": Score(
+                math.exp(min(total / len(tokens), 700)), f"{len(tokens):,} tokens{unknown}, {context}", parts
+            ),
             "bits_per_character": Score(total / math.log(2) / tokens.characters, f"{tokens.characters:,} characters"),
         }
 
