@@ -15,7 +15,8 @@ from regard.errors import RegardError
 from regard.layers.blocks import Block, Stack
 from regard.layers.feed_forward import FeedForward
 from regard.layers.low_rank import add_low_rank
-from regard.layers.steps import FEW_HEADS, Steps, steps_of
+from regard.layers.step_maps import FEW_HEADS
+from regard.layers.steps import Steps, steps_of
 from regard.layers.wiring import build
 
 WIDTH, HEADS = 12, 3
