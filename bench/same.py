@@ -49,6 +49,7 @@ KNOWN: dict[str, str] = {
     "*/scores/kept": "the report names the steps that the weights are from",
     "tag*/files/recipe.toml.data.words": "recipes of tag say how a text is cut into words",
     "tag*/files/recipe.toml.data.entities": "recipes of tag say whether answers are words or whole entities",
+    "translate*/files/recipe.toml.model.decoder": "recipes of transformer say how the decoder reads its own words",
     "*/record/*statistics.heads*": "heads are compared in one computation, which rounds otherwise (below 1e-6)",
     "*/record/*statistics.similarity*": "heads are compared in one computation, which rounds otherwise (below 1e-6)",
     "*/record/*sides.source.border": "records of pairs say where the second text begins",

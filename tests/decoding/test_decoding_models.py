@@ -17,6 +17,7 @@ from regard.special import BOS, EOS, OWN, PAD
 
 KINDS = {
     "transformer": {"layers": 2, "width": 24, "heads": 3, "hidden": 29},
+    "ssru": {"kind": "transformer", "decoder": "ssru", "layers": 2, "width": 24, "heads": 3, "hidden": 29},
     "seq2seq": {"width": 22, "score": "additive"},
     "conv_seq2seq": {"layers": 2, "width": 22, "kernel": 3},
 }
@@ -28,7 +29,7 @@ LENGTHS = (SOURCE != PAD).sum(1)
 def model(request):
     with torch.random.fork_rng():
         torch.manual_seed(3)
-        made = build(request.param, vocabulary=19, **KINDS[request.param]).double()
+        made = build(vocabulary=19, **{"kind": request.param, **KINDS[request.param]}).double()
         with torch.no_grad():
             for parameter in made.parameters():
                 parameter.mul_(2.5)

@@ -38,6 +38,7 @@ def test_a_transformer_can_be_expressed():
         (Seq2SeqConfig().model_dump(), 'model.kind = "seq2seq"'),
         ({**COMPLETE, "position": "spiral"}, "model.position = 'spiral', only none, sinusoidal"),
         ({**COMPLETE, "attention": "linformer"}, "cannot express model.attention = 'linformer'"),
+        ({**COMPLETE, "decoder": "ssru"}, "CTranslate2 cannot express model.decoder = 'ssru'"),
         ({key: value for key, value in COMPLETE.items() if key != "tied"}, "does not say model.tied"),
         ({}, 'model.kind = "None"'),
         ({**COMPLETE, "heads": 0}, "model.heads = 0 is not a whole number of at least 1"),

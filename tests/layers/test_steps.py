@@ -15,17 +15,26 @@ from regard.errors import RegardError
 from regard.layers.blocks import Block, Stack
 from regard.layers.feed_forward import FeedForward
 from regard.layers.low_rank import add_low_rank
-from regard.layers.steps import FEW_HEADS, Steps, steps_of
+from regard.layers.ssru import SSRU
+from regard.layers.step_maps import FEW_HEADS
+from regard.layers.steps import Steps, steps_of
 from regard.layers.wiring import build
 
 WIDTH, HEADS = 12, 3
 
 
-def stack_of(wiring: str = "post_norm", *, cross: bool = True, activation: str = "relu", norm: str = "layer") -> Stack:
+def stack_of(
+    wiring: str = "post_norm",
+    *,
+    own: str = "attention",
+    cross: bool = True,
+    activation: str = "relu",
+    norm: str = "layer",
+) -> Stack:
     torch.manual_seed(0)
     chosen = build(wiring, layers=2)
     make = lambda: Block(  # noqa: E731
-        attention=MultiHead(WIDTH, heads=HEADS, pattern=Causal()),
+        attention=SSRU(WIDTH) if own == "ssru" else MultiHead(WIDTH, heads=HEADS, pattern=Causal()),
         cross=MultiHead(WIDTH, heads=HEADS) if cross else None,
         feed_forward=FeedForward(WIDTH, hidden=7, activation=activation),
         wiring=chosen,
@@ -52,9 +61,11 @@ def begin(stack: Stack, rows: int, memory: Tensor | None, lengths: Tensor | None
 @pytest.mark.parametrize("rows", [2, FEW_HEADS])
 @pytest.mark.parametrize("wiring", ["post_norm", "pre_norm", "deep_norm"])
 @pytest.mark.parametrize(("activation", "norm"), [("relu", "layer"), ("gelu", "rms"), ("swiglu", "layer")])
-@pytest.mark.parametrize("cross", [True, False])
-def test_every_position_is_that_of_the_stack(rows: int, wiring: str, activation: str, norm: str, cross: bool) -> None:
-    stack = stack_of(wiring, cross=cross, activation=activation, norm=norm)
+@pytest.mark.parametrize(("own", "cross"), [("attention", True), ("attention", False), ("ssru", True), ("ssru", False)])
+def test_every_position_is_that_of_the_stack(
+    rows: int, wiring: str, activation: str, norm: str, own: str, cross: bool
+) -> None:
+    stack = stack_of(wiring, own=own, cross=cross, activation=activation, norm=norm)
     memory = torch.randn(rows, 5, WIDTH) if cross else None
     x = torch.randn(rows, 19, WIDTH)  # more than a register holds
     steps = begin(stack, rows, memory, None)
@@ -78,11 +89,11 @@ def test_rotary_positions_are_those_of_the_stack(rows: int) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(data=st.data(), sentences=st.integers(1, 4), many=st.booleans())
-def test_rows_go_where_they_are_sent(data: st.DataObject, sentences: int, many: bool) -> None:
+@given(data=st.data(), own=st.sampled_from(["attention", "ssru"]), sentences=st.integers(1, 4), many=st.booleans())
+def test_rows_go_where_they_are_sent(data: st.DataObject, own: str, sentences: int, many: bool) -> None:
     """Repeated, permuted and dropped in every way, a row goes on from its own past and looks at its own memory."""
     sentences = sentences + FEW_HEADS if many else sentences
-    stack = stack_of()
+    stack = stack_of(own=own)
     memory, lengths = torch.randn(sentences, 6, WIDTH), torch.arange(sentences) % 6 + 1
     steps = begin(stack, sentences, memory, lengths)
     owner, past = torch.arange(sentences), torch.empty(sentences, 0, WIDTH)
@@ -119,5 +130,11 @@ def test_what_it_does_not_compute_it_leaves_to_the_stack() -> None:
         gated = stack_of(activation="swiglu")
         add_low_rank(gated.blocks[0], rank=2, names=("gate",))
         assert steps_of(gated, rows=2, memory=memory) is None
+        recurrent = stack_of(own="ssru")
+        add_low_rank(recurrent.blocks[1], rank=2, names=("candidate",))
+        assert steps_of(recurrent, rows=2, memory=memory) is None
+        mixed = stack_of()
+        mixed.blocks[1].attention = SSRU(WIDTH)
+        assert steps_of(mixed, rows=2, memory=memory) is None
         stack.blocks[1].attention.score = torch.nn.Identity()
         assert steps_of(stack, rows=2, memory=memory) is None

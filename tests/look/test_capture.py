@@ -61,6 +61,21 @@ def test_recurrent_attention_aligns_every_item_of_the_answer(score: str, order: 
     assert {each.kind for each in record.maps} == ({"cross", "gates"})
 
 
+def test_a_recurrent_decoder_shows_its_gates_and_what_it_looked_at():
+    record = captured(model("transformer", decoder="ssru"), task(), "badge", decoding=GREEDY)
+    kinds = {each.name: each.kind for each in record.maps if each.name.startswith("decoder")}
+    assert kinds == {
+        "decoder.blocks.0.attention.gates": "gates",
+        "decoder.blocks.0.cross": "cross",
+        "decoder.blocks.1.attention.gates": "gates",
+        "decoder.blocks.1.cross": "cross",
+    }
+    gates = record.map("decoder.blocks.0.attention.gates")
+    assert (gates.query, gates.key, gates.sums, gates.layer) == ("target", "target", "any", 0)
+    assert gates.inputs is not None
+    assert gates.inputs[0] == "<s>"
+
+
 @pytest.mark.parametrize("kind", ["transformer", "seq2seq", "conv_seq2seq"])
 def test_beam_and_greedy_show_the_answer_they_gave(kind: str):
     module = model(kind)

@@ -44,6 +44,7 @@ EXPRESSED: dict[str, Expressed] = {
         optional=("encoder_layers", "decoder_layers"),
         fixed={
             **EXACT,
+            "decoder": "attention",
             "decoder_attention": "exact",
             "scale": True,
             "output_bias": False,

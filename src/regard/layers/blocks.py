@@ -16,6 +16,7 @@ from regard.attention.performer import Performer
 from regard.attention.recorder import recorded
 from regard.errors import RegardError
 from regard.layers.experts import Experts
+from regard.layers.ssru import SSRU
 from regard.layers.wiring import EPSILON, NormName, Wiring
 
 RECOMPUTED = 1 << 15  # positions of an input for which only the inputs of blocks are kept for the backward pass
@@ -26,8 +27,8 @@ class Block(nn.Module):
 
         x ← wired(x, attention)   x ← wired(x, y ↦ cross(y, memory))   x ← wired(x, feed_forward)    Vaswani 2017, 3.1
 
-    x (B, Q, M), memory (B, K, M) → (B, Q, M).   `attention` is any module that is called like MultiHead. The wiring
-    initialises the weights of the parts.
+    x (B, Q, M), memory (B, K, M) → (B, Q, M).   `attention` is any module that is called like MultiHead, such as an
+    SSRU. The wiring initialises the weights of the parts.
     """
 
     def __init__(
@@ -147,4 +148,4 @@ class Stack(Layers):
         return [cast(MultiHead, block.cross).remember(memory) for block in self.blocks]
 
     def past(self, capacity: int = CAPACITY) -> list[Past]:
-        return [cast(MultiHead, block.attention).past(capacity) for block in self.blocks]
+        return [cast(MultiHead | SSRU, block.attention).past(capacity) for block in self.blocks]

@@ -19,6 +19,7 @@ from regard.attention.heads import MultiHead
 from regard.errors import RegardError, unknown_name
 from regard.layers.dropout import Dropout, DropRows
 from regard.layers.feed_forward import FeedForward
+from regard.layers.ssru import SSRU
 
 NormName = Literal["layer", "rms"]
 WiringName = Literal["post_norm", "pre_norm", "deep_norm"]
@@ -135,13 +136,17 @@ class DeepNorm(Wiring):
         return NormLast(width, alpha=self.alpha, dropout=dropout, norm=norm, epsilon=epsilon)
 
     def initialise(self, module: nn.Module) -> None:
-        """Xavier-normal weights, zero biases: gain β for feed-forward, value and output, gain 1 for query and key."""
+        """Xavier-normal weights, zero biases: gain β for feed-forward, value, output and an SSRU's candidates, gain 1
+        for query, key and gates."""
         for part in module.modules():
             if isinstance(part, FeedForward):
                 _restart([part.inner, part.outer] + ([part.gate] if part.gate is not None else []), gain=self.beta)
             elif isinstance(part, MultiHead):
                 _restart([part.value, part.output], gain=self.beta)
                 _restart([part.query, part.key], gain=1.0)
+            elif isinstance(part, SSRU):
+                _restart([part.candidate], gain=self.beta)
+                _restart([part.forget], gain=1.0)
 
 
 @dataclass(frozen=True)

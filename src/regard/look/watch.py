@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from regard.attention.recorder import Recorder, Sink, recording
 from regard.decoding.protocol import evaluation
 from regard.errors import RegardError
+from regard.layers.ssru import SSRU
 from regard.look.record import Answer, Map
 from regard.tasks.base import Side, Sight
 
@@ -91,7 +92,7 @@ def sides_of(seen: Recorder, sight: Sight, path: str) -> tuple[str, str]:
 
 def is_recurrent(module: nn.Module, seen: Recorder, path: str) -> bool:
     """Whether the weights at `path` are gates of a recurrent part."""
-    return isinstance(module.get_submodule(seen.place(path).rpartition(".")[0]), nn.RNNBase)
+    return isinstance(module.get_submodule(seen.place(path).rpartition(".")[0]), nn.RNNBase | SSRU)
 
 
 def named_sides(sides: Mapping[str, Side], maps: Sequence[Map]) -> dict[str, Side]:

@@ -8,6 +8,8 @@
 |---|---|---|---|
 | scaled dot | padding; causal | `position` | `wiring` |
 
+With `decoder = "ssru"`, the decoder has a recurrent unit instead of causal self-attention (`layers.ssru`, Kim 2019).
+
 B batch  S source length  T target length  M width  V vocabulary
 """
 
@@ -16,25 +18,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import count
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from regard.attention import MultiHead, positions
 from regard.attention.cache import Past, Projected
 from regard.attention.patterns import Padding, Pattern
+from regard.errors import RegardError
 from regard.kernels.linear import Linear
 from regard.layers.blocks import Block, Layers, Stack
 from regard.layers.embedding import Embedding, tied_output
 from regard.layers.feed_forward import Activation
 from regard.layers.padding import row_lengths
+from regard.layers.ssru import SSRU
 from regard.layers.steps import Steps, steps_of
 from regard.layers.wiring import Wiring, WiringName, build_pair
 from regard.models.facts import ModelConfig
 from regard.models.feeding import Feeding
-from regard.models.long import AttentionName, CausalName, LongAttention
+from regard.models.long import CausalName, LongAttention
 from regard.special import OWN, Special
 
 PositionName = Literal["none", "sinusoidal", "sinusoidal_halves", "learned", "shaw", "rotary", "alibi"]
@@ -58,10 +62,20 @@ class TransformerConfig(LongAttention, Feeding, ModelConfig):
     tied: bool = True  # output = target embedding; = source embedding too, where both sides share a vocabulary
     scale: bool = True  # embeddings are multiplied by √width
     output_bias: bool = False
+    decoder: Literal["attention", "ssru"] = "attention"  # what a decoder layer reads its own positions with
     decoder_attention: CausalName = "exact"  # of the decoder over itself; over the encoder it is always exact
     special: Special = OWN
     vocabulary: PositiveInt | None = None  # as large as the tokenizer's unless given
     target_vocabulary: PositiveInt | None = None  # of the target, if it has one of its own; needs vocabulary
+
+    @model_validator(mode="after")
+    def _decoder_looks(self) -> Self:
+        if self.decoder != "attention" and self.decoder_attention != "exact":
+            raise RegardError(
+                f'decoder_attention = "{self.decoder_attention}" is a setting of decoder = "attention"; with decoder = '
+                f'"{self.decoder}" the decoder does not look at its own words, so leave it out'
+            )
+        return self
 
     def ids(self) -> Special:
         return self.special
@@ -162,8 +176,8 @@ class Transformer(Answers):
         self.target = self.source if shared else self._embedding(config, target_vocabulary or vocabulary)
         depths = config.encoder_layers or config.layers, config.decoder_layers or config.layers
         wirings = build_pair(config.wiring, encoder_layers=depths[0], decoder_layers=depths[1])
-        self.encoder: Layers = self._stack(config, depths[0], wirings[0], form=config.attention, cross=False)
-        self.decoder: Layers = self._stack(config, depths[1], wirings[1], form=config.decoder_attention, cross=True)
+        self.encoder: Layers = self._stack(config, depths[0], wirings[0], cross=False)
+        self.decoder: Layers = self._stack(config, depths[1], wirings[1], cross=True)
         if config.tied:
             self.output = tied_output(self.target, bias=config.output_bias)
         else:
@@ -183,24 +197,26 @@ class Transformer(Answers):
         )
 
     @staticmethod
-    def _stack(config: TransformerConfig, layers: int, wiring: Wiring, *, form: AttentionName, cross: bool) -> Stack:
+    def _stack(config: TransformerConfig, layers: int, wiring: Wiring, *, cross: bool) -> Stack:
         numbers = count()
         heads = (cross and config.decoder_heads) or config.heads
         hidden = (cross and config.decoder_hidden) or config.hidden
 
-        def block() -> Block:
+        def attention() -> MultiHead:
             inside = config.position if config.position in ("shaw", "rotary", "alibi") else "none"
-            position = positions.build(inside, width=config.width, heads=heads)
+            return config.heads_of(
+                config.decoder_attention if cross else config.attention,
+                config.width,
+                heads=heads,
+                causal=cross,
+                layer=next(numbers),
+                maximum=config.maximum,
+                position=positions.build(inside, width=config.width, heads=heads),
+            )
+
+        def block() -> Block:
             return Block(
-                attention=config.heads_of(
-                    form,
-                    config.width,
-                    heads=heads,
-                    causal=cross,
-                    layer=next(numbers),
-                    maximum=config.maximum,
-                    position=position,
-                ),
+                attention=SSRU(config.width) if cross and config.decoder == "ssru" else attention(),
                 cross=MultiHead(config.width, heads=heads) if cross else None,
                 feed_forward=config.feed_forward(config.width, hidden=hidden, activation=config.activation),
                 wiring=wiring,

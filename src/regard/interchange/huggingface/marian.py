@@ -61,7 +61,7 @@ def read(settings: Settings, tensors: Collection[str], special: Special) -> Tran
 
 
 def write(config: TransformerConfig) -> dict[str, Any]:
-    refuse(config, "Marian", wiring="post_norm", position="sinusoidal_halves")
+    refuse(config, "Marian", decoder="attention", wiring="post_norm", position="sinusoidal_halves")
     refuse(config, "Marian", attention="exact", decoder_attention="exact", experts=None)
     shared = config.target_vocabulary is None
     if shared:
