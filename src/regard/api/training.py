@@ -18,11 +18,13 @@ from torch import nn
 
 from regard import durable, models, recipes, tasks
 from regard.api.body import completed, start_from
+from regard.api.elsewhere import Elsewhere
 from regard.api.loading import model_of, path_of
 from regard.api.model import Model
 from regard.api.reading import Data, read_data
 from regard.data.streams import Batch, Stream
 from regard.directory import LABELS, NUMBERS, RECIPE, TOKENIZERS, WEIGHTS, ModelDirectory
+from regard.engines.ctranslate2.cache import stamp
 from regard.errors import RegardError, listed
 from regard.interchange.huggingface import Imported
 from regard.recipes import Complete, Recipe, Wish
@@ -113,7 +115,8 @@ def _train(recipe: Complete, body: Imported | None, directory: ModelDirectory, c
             f"{directory.path} was changed while training in it: {listed(missing)} of it is missing, so there is no "
             "whole model; train again in another directory, with -o"
         )
-    return model_of(directory.path, recipe, prepared.module, prepared.task, report)
+    elsewhere = Elsewhere(directory.path, prepared.module, loaded=stamp(directory.path))
+    return model_of(directory.path, recipe, prepared.module, prepared.task, report, elsewhere=elsewhere)
 
 
 def prepare(
