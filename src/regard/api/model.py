@@ -76,7 +76,7 @@ class Model:
         A long list is answered without torch where CTranslate2 gives the same answers; runtime="torch" forbids it, and
         runtime="ctranslate2" asks for it whatever the number of inputs.
         """
-        chosen = self.options(**options)
+        chosen = self.options(decoding=None, **options)
         found = self._answers(asked if isinstance(asked, list) else [asked], chosen, options)
         brief = [self.surface.brief(answer) for answer in found]
         return brief if isinstance(asked, list) else brief[0]

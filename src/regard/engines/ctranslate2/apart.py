@@ -27,10 +27,10 @@ import numpy
 from numpy.typing import NDArray
 
 from regard.engines.channel import Channel, Message
+from regard.engines.ctranslate2.instructions import VARIABLE
 from regard.errors import RegardError, cut
 
 MODULE = "regard.engines.ctranslate2.apart_process"
-INSTRUCTIONS = "CT2_FORCE_CPU_ISA"  # the variable that CTranslate2 reads when it is loaded
 PATIENCE = 5.0  # seconds in which a process that was killed is gone
 
 
@@ -42,12 +42,12 @@ class Apart:
     """The process. Several threads may use it. In a forked copy of this process it is not `alive`."""
 
     def __init__(self, *, instructions: str | None = None) -> None:
-        """`instructions` are those that CTranslate2 is told to use; it chooses them itself if None."""
+        """`instructions` are the set that CTranslate2 is told to use; it chooses one itself if None."""
         if sys.platform == "win32":
             raise RegardError("CTranslate2 gets no process of its own on Windows; torch has to answer")
         own, other = socket.socketpair()
         with other:
-            chosen = {} if instructions is None else {INSTRUCTIONS: instructions}
+            chosen = {} if instructions is None else {VARIABLE: instructions}
             paths = os.pathsep.join(path for path in sys.path if path)  # what can be imported here can be there
             try:
                 process = subprocess.Popen(
