@@ -285,7 +285,7 @@ def run(
         Literal["measured", "float32", "int8", "auto"],
         typer.Option(
             help="for CTranslate2: float32 gives torch's answers, int8 may be faster and changes some, auto takes the "
-            "faster; measured is int8 where regard bench found it as good and faster, and float32 elsewhere"
+            "faster; measured is int8 where it was found as good on validation data and faster, and float32 elsewhere"
         ),
     ] = "measured",
     as_json: Json = False,
@@ -421,8 +421,8 @@ def serve(
     compute_type: Annotated[
         Literal["measured", "float32", "int8"],
         typer.Option(
-            help="for CTranslate2: int8 may be faster and changes some answers; measured is int8 where regard bench "
-            "found it as good and faster, and float32 elsewhere"
+            help="for CTranslate2: int8 may be faster and changes some answers; measured is int8 where it was found "
+            "as good on validation data and faster, and float32 elsewhere"
         ),
     ] = "measured",
     languages: Annotated[
@@ -511,15 +511,20 @@ def export(
     out: Annotated[Path, typer.Argument(metavar="DIR", help="a directory that does not exist yet")],
     to: Annotated[Literal["ctranslate2", "huggingface"], typer.Option("--to", help="the format")],
 ) -> None:
-    """Write a model in another format, with all that is needed to use it there."""
+    """Write a model in another format, with all that is needed to use it there.
+
+    For CTranslate2, int8 is compared with float32 on the recipe's validation data, for at most a minute.
+    """
     if to == "huggingface":
         from regard.api.exchange import export_model
 
         export_model(model, out)
     else:
+        from regard.commands.judging import judge_once
         from regard.interchange.ctranslate2 import export
 
         export(model, out)
+        judge_once(model, seconds=60)
     print(f"{out} holds the model for {to}, and its tokenizers")
 
 

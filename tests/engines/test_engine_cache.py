@@ -5,6 +5,7 @@ import pytest
 
 from made_models import write_model
 from regard.engines.ctranslate2 import cache
+from regard.engines.ctranslate2.plans import Plan
 from regard.errors import RegardError
 
 
@@ -31,7 +32,7 @@ def names(directory):
 
 
 def works(converted):
-    translator = converted.open("Translator", compute_type="float32", workers=1, threads=1)
+    translator = converted.open("Translator", Plan("float32", workers=1, threads=1))
     return len(translator.translate_batch([["w1", "w2"]], max_decoding_length=3)) == 1
 
 
@@ -56,9 +57,7 @@ def test_new_weights_give_new_answers(tmp_path):
     scores = []
     for seed in (1, 2):
         model = write_model(tmp_path / "model", seed=seed)
-        translator = cache.converted(model, positions=64).open(
-            "Translator", compute_type="float32", workers=1, threads=1
-        )
+        translator = cache.converted(model, positions=64).open("Translator", Plan("float32", workers=1, threads=1))
         scores.append(translator.score_batch([["w1"]], [["w2"]])[0].log_probs)
     assert scores[0] != pytest.approx(scores[1], abs=1e-3)
 
@@ -162,7 +161,7 @@ def test_what_ctranslate2_cannot_open_is_told(model):
     found = cache.converted(model, positions=64)
     os.truncate(found.path / "model.bin", 1000)
     with pytest.raises(RegardError, match=r"CTranslate2 cannot open .* --runtime torch"):
-        found.open("Translator", compute_type="float32", workers=1, threads=1)
+        found.open("Translator", Plan("float32", workers=1, threads=1))
 
 
 def test_a_path_that_is_not_utf_8_is_opened(model, tmp_path):

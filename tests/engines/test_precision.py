@@ -109,7 +109,7 @@ def test_bench_judges_int8_on_examples_and_keeps_the_record(model, tmp_path, mon
     (stored,) = json.loads((model.path / "runtime" / "precision.json").read_text())
     assert stored["identity"]["instructions"] == precision.instruction_set()
     assert kept(model).verdict == ("int8" if found["used"] else "float32")
-    assert "examples" in bench._told_of_int8(found)
+    assert "examples" in found["told"]
 
 
 def test_bench_says_why_int8_was_not_judged(tmp_path, monkeypatch):

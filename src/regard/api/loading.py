@@ -10,10 +10,12 @@ import torch
 from torch import nn
 
 from regard import recipes, tasks
+from regard.api.elsewhere import Elsewhere
 from regard.api.model import Model
 from regard.api.translator import Translator
 from regard.api.writer import Writer
 from regard.directory import RECIPE, WEIGHTS, ModelDirectory
+from regard.engines.ctranslate2.cache import stamp
 from regard.errors import RegardError, shown
 from regard.recipes import Complete, is_complete, setting
 from regard.tasks.base import Aligns, AnyTask, Streams
@@ -32,13 +34,15 @@ def load(path: str | Path, *, changes: Iterable[str] = (), why: str = "it was as
     keys of its [model] that no weight depends on.
     """
     directory = ModelDirectory(path_of(path))
+    loaded = stamp(directory.path)
     recipe = stored_recipe(directory, changes := list(changes))
     _require_adjustable(recipe, changes)
     task = tasks.task(recipe.task).from_setting(setting(recipe), directory.codec(recipe.model.ids()))
     require_room(task.module, recipe.model, device=torch.device("cpu"), each=LOADED)
     module = tuned(task.module(recipe.model), recipe.training)
     load_weights(module, directory.weights(), origin=directory.path / WEIGHTS)
-    return model_of(directory.path, recipe, module.eval(), task, directory.report(), why=why)
+    elsewhere = None if changes else Elsewhere(directory.path, module.eval(), loaded=loaded)
+    return model_of(directory.path, recipe, module.eval(), task, directory.report(), why=why, elsewhere=elsewhere)
 
 
 def _require_adjustable(recipe: Complete, changes: Iterable[str]) -> None:
@@ -92,7 +96,8 @@ def model_of(
     report: Report,
     *,
     why: str = "it was trained",
+    elsewhere: Elsewhere | None = None,
 ) -> Model:
     """A model with the verbs that its task can do."""
     kind = Translator if isinstance(task, Aligns) else Writer if isinstance(task, Streams) else Model
-    return kind(path, recipe, module, task, report, why=why)
+    return kind(path, recipe, module, task, report, why=why, elsewhere=elsewhere)

@@ -12,6 +12,7 @@ from pydantic import Field, JsonValue, NonNegativeInt
 from torch import nn
 
 from regard import tasks
+from regard.api.elsewhere import Elsewhere
 from regard.checking import Settings
 from regard.decoding.config import DecodingConfig, changed, shortened
 from regard.errors import RegardError, shown
@@ -52,8 +53,14 @@ class Model:
         report: Report,
         *,
         why: str = "it was asked for",
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self.path, self.recipe, self.module, self.task, self.report, self.why = path, recipe, module, task, report, why
+        self._elsewhere = elsewhere
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies, which torch answers: the process of the original is not theirs."""
+        return {**vars(self), "_elsewhere": None}
 
     def __repr__(self) -> str:
         parameters = sum(parameter.numel() for parameter in self.module.parameters())
@@ -65,10 +72,15 @@ class Model:
         return self.task.surface
 
     def __call__(self, asked: object, **options: JsonValue) -> Any:
-        """One answer; a list gives a list. A pair of texts is a tuple. Options are those of `regard run`: beam=1."""
-        if isinstance(asked, list):
-            return [self.surface.brief(answer) for answer in self.answers(asked, decoding=None, **options)]
-        return self.surface.brief(self.answers([asked], decoding=None, **options)[0])
+        """One answer; a list gives a list. A pair of texts is a tuple. Options are those of `regard run`: beam=1.
+
+        A long list is answered without torch where CTranslate2 gives the same answers; runtime="torch" forbids it, and
+        runtime="ctranslate2" asks for it whatever the number of inputs.
+        """
+        chosen = self.options(decoding=None, **options)
+        found = self._answers(asked if isinstance(asked, list) else [asked], chosen, options)
+        brief = [self.surface.brief(answer) for answer in found]
+        return brief if isinstance(asked, list) else brief[0]
 
     def answers(
         self, asked: Iterable[object], *, decoding: DecodingConfig | None = None, **options: JsonValue
@@ -76,8 +88,16 @@ class Model:
         """The whole answer to each input: for texts all `n_best`, best first, with their scores."""
         if isinstance(asked, str | Mapping) or not isinstance(asked, Iterable):
             raise RegardError(f"a list of inputs is expected, and not {shown(asked)}; for one input, call the model")
+        chosen = replace(self.options(decoding=decoding, **options), scores=True)
+        return self._answers(asked, chosen, options)
+
+    def _answers(self, asked: Iterable[object], chosen: RunOptions, given: Mapping[str, JsonValue]) -> list[Any]:
+        """The answers by the process that is elsewhere, or by torch here."""
         inputs = [self.surface.from_json(each) for each in asked]
-        return self.task.answer(self.module, inputs, self.options(decoding=decoding, **options))
+        found = None
+        if self._elsewhere is not None:
+            found = self._elsewhere.answers(self.module, self.recipe.task, inputs, chosen, given)
+        return self.task.answer(self.module, inputs, chosen) if found is None else found
 
     def answer_all(self, asked: Iterable[object], options: RunOptions, *, together: int) -> Iterator[object]:
         """The answers to parsed inputs, in order, so many `together`: for any number of inputs."""

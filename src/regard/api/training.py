@@ -18,11 +18,15 @@ from torch import nn
 
 from regard import durable, models, recipes, tasks
 from regard.api.body import completed, start_from
+from regard.api.elsewhere import Elsewhere
+from regard.api.judging import judge
 from regard.api.loading import model_of, path_of
 from regard.api.model import Model
 from regard.api.reading import Data, read_data
 from regard.data.streams import Batch, Stream
 from regard.directory import LABELS, NUMBERS, RECIPE, TOKENIZERS, WEIGHTS, ModelDirectory
+from regard.engines.ctranslate2.cache import stamp
+from regard.engines.ctranslate2.precision import kept, not_compared
 from regard.errors import RegardError, listed
 from regard.interchange.huggingface import Imported
 from regard.recipes import Complete, Recipe, Wish
@@ -36,6 +40,9 @@ from regard.training.train import LIMITS
 from regard.training.train import train as train_in
 from regard.training.tuning import tuned
 from regard.training.validation import Judge, final, validation
+
+JUDGED = 0.05  # of the time that a run took: so long int8 may be compared with float32 when it ends
+WORTH = 5.0  # seconds; a run so short that it would leave less is followed by no comparison
 
 # keys that may differ from the stored recipe when a run is resumed
 CHANGEABLE = (*LIMITS, "training.threads", "training.device", "training.distribution.kind")
@@ -53,6 +60,7 @@ class Prepared:
     score: Judge
     scoring: float  # how much longer `score` takes than a validation, about
     summary: str  # what is about to be trained, and on which data
+    valid: object  # the examples for validation
 
 
 def train(
@@ -104,6 +112,7 @@ def _train(
     machine.prepare(recipe.training)
     prepared = prepare(recipe, body, directory, crew, begun=begun, console=console)
     _require_same_data(directory, prepared.batches.checksum, begun=begun, crew=crew)
+    begin = time.monotonic()
     needed = [name for name in (RECIPE, *TOKENIZERS, LABELS, NUMBERS) if (directory.path / name).exists()]
     console.out(prepared.summary)
     report = train_in(
@@ -130,7 +139,19 @@ def _train(
             f"{directory.path} was changed while training in it: {listed(missing)} of it is missing, so there is no "
             "whole model; train again in another directory, with -o"
         )
-    return model_of(directory.path, recipe, prepared.module, prepared.task, report)
+    if crew.leads:
+        _judge_int8(directory, prepared.valid, console, seconds=JUDGED * (time.monotonic() - begin))
+    elsewhere = Elsewhere(directory.path, prepared.module, loaded=stamp(directory.path))
+    return model_of(directory.path, recipe, prepared.module, prepared.task, report, elsewhere=elsewhere)
+
+
+def _judge_int8(directory: ModelDirectory, valid: object, console: Console, *, seconds: float) -> None:
+    """Find out whether int8 answers as well, if that pays after a run of this length and was not done before."""
+    if seconds < WORTH or kept(directory) is not None:
+        return
+    with console.status("comparing int8 with float32"):
+        found = judge(directory.path, examples=valid, seconds=seconds)
+    console.out(not_compared(found) if isinstance(found, str) else str(found))
 
 
 def prepare(
@@ -169,6 +190,7 @@ def prepare(
         score=final(whole, console, crew),
         scoring=whole.work / max(quick.work, 1.0),
         summary=_summary(recipe, data, module),
+        valid=data.splits.valid,
     )
 
 

@@ -38,9 +38,12 @@ class Translator(Model):
         return self._aligning.align_words(self.module, text, [answer]) if answer.tokens else []
 
     def said(self, text: str, reference: str | None = None) -> Answer:
-        """The best answer to `text`; or `reference`, as if it had been the answer."""
-        answers: list[Answer] = self.answers([text])[0] if reference is None else self._aligning.forced(reference)
-        return answers[0]
+        """The best answer to `text` by torch, which is looked at; or `reference`, as if it had been the answer."""
+        if reference is not None:
+            return self._aligning.forced(reference)[0]
+        answers: Any = self.task.answer(self.module, [text], self.options())[0]
+        best: Answer = answers[0]
+        return best
 
     @property
     def _aligning(self) -> Aligns[str, list[Answer]]:

@@ -25,11 +25,10 @@ from regard.commands.run import Asking, prepare
 from regard.data.files import read_lines
 from regard.directory import ModelDirectory
 from regard.engines.choose import EngineName
-from regard.engines.ctranslate2 import precision as precision_records
 from regard.engines.ctranslate2.plans import cores
+from regard.engines.ctranslate2.precision import Record, not_compared
 from regard.engines.light import LightEngine
 from regard.errors import RegardError
-from regard.tasks.base import Judges
 from regard.version import __version__
 
 TEXTS = 256  # answered in a measurement of throughput, at most
@@ -66,7 +65,7 @@ def measure(
     with console.status("answering one at a time"):
         latency = _latency(asking, lines)
     with console.status("comparing int8 with float32"):
-        compared = _precision(directory, data, asking, runtime)
+        compared = _precision(directory, data, asking)
     return {
         "model": str(directory),
         "runtime": asking.engine.name,
@@ -99,58 +98,23 @@ def show(found: dict[str, Any], console: Console) -> None:
         f"95 of 100 within {latency['percentile_95_ms']:.1f} ms",
         f"a new process answers after {start['seconds']:.2f} s{memory}",
         f"runtime: {found['runtime']}, because {found['why']}; {found['cores']} cores",
-        _told_of_int8(found["int8"]),
+        found["int8"]["told"],
         sep="\n",
         highlight=False,
     )
 
 
-def _told_of_int8(found: dict[str, Any]) -> str:
-    if "reason" in found:
-        return f"int8 was not compared with float32: {found['reason']}"
-    used = "is used from now on" if found["used"] else "is not used"
-    return (
-        f"int8 {used}: {found['metric']} {found['int8']:.2f}, and {found['float32']:.2f} in float32 "
-        f"(p = {found['p']:.2f}, {found['examples']:,} examples); {found['int8_per_second']:,.1f} inputs/s, and "
-        f"{found['float32_per_second']:,.1f} in float32, with {found['identity']['instructions']}"
-    )
-
-
-def _precision(directory: Path, data: Path | None, asking: Asking, runtime: EngineName) -> dict[str, Any]:
+def _precision(directory: Path, data: Path | None, asking: Asking) -> dict[str, Any]:
     """The record of int8 beside float32, or the reason why there is none."""
     if not isinstance(asking.engine, LightEngine):
-        return {"reason": f"CTranslate2 does not answer, because {asking.engine.why}"}
-    from regard.api.loading import stored_recipe  # which imports torch
-    from regard.recipes import setting
+        found: Record | str = f"CTranslate2 does not answer, because {asking.engine.why}"
+    else:
+        from regard.api.judging import judge  # which imports torch
 
-    stored = ModelDirectory(directory)
-    recipe = stored_recipe(stored)
-    kind = tasks.task(recipe.task)
-    task = kind.from_setting(setting(recipe), asking.codec)
-    if not isinstance(task, Judges):
-        return {"reason": f"there is no comparison of {asking.surface.answers}"}
-    try:
-        table = recipe.data
-        if data is not None or table.valid:
-            named = ("data", str(data)) if data is not None else ("data.valid", table.valid)
-            examples = kind.read(named[1], table, key=named[0])
-        else:
-            examples = kind.open(setting(recipe), None).valid
-        asked = task.inputs(examples)
-    except RegardError as error:
-        return {"reason": str(error)}
-    answers, speeds = {}, {}
-    for precision in ("float32", "int8"):
-        given = {**({} if runtime == "auto" else {"runtime": runtime}), "compute_type": precision}
-        chosen = prepare(directory, given)
-        together = chosen.surface.together
-        list(chosen.engine.answer_all(asked[:together], chosen.options, together=together))  # pays for loading
-        begin = time.perf_counter()
-        answers[precision] = list(chosen.engine.answer_all(asked, chosen.options, together=together))
-        speeds[precision] = len(asked) / (time.perf_counter() - begin)
-    judged = task.judged(examples, answers["float32"], answers["int8"])
-    record = precision_records.keep(stored, judged, precision_records.Speeds(**speeds), examples=len(asked))
-    return {**record.model_dump(), "used": record.verdict == "int8"}
+        found = judge(directory, data=None if data is None else str(data))
+    if isinstance(found, str):
+        return {"reason": found, "told": not_compared(found)}
+    return {**found.model_dump(), "used": found.verdict == "int8", "told": str(found)}
 
 
 def _throughput(asking: Asking, lines: Sequence[str], together: int) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,18 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from regard import tasks
+from regard.commands.judging import judge_once
 from regard.commands.long_lines import LONGEST, joined, pieces
 from regard.commands.unknown import Unknown
 from regard.directory import ModelDirectory
 from regard.durable import is_file
 from regard.engines.choose import EngineName, without_torch
 from regard.engines.ctranslate2.plans import Precision
-from regard.engines.light import Tells
+from regard.engines.light import LightEngine, Tells
 from regard.errors import RegardError
 from regard.tasks.base import AnySurface, Codec, Engine, RunOptions
 from regard.tasks.surfaces import NOTHING
 
 ARGUMENT = "text"  # what errors call an input that was an argument of the command, and not a line
+
+MUCH = 30.0  # seconds of answering after which int8 is compared with float32, for at most as long again
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,16 @@ def run(
             printed += 1
     if answering.unknown is not None and answering.unknown.unknown:
         _tell(str(answering.unknown))
+    if _has_answered_much(asking, answering, given):
+        judge_once(path, seconds=answering.seconds)
     if answering.refused:
         raise RegardError(f"{answering.refused:,} of {answering.read:,} {named}s have an empty answer: see above")
+
+
+def _has_answered_much(asking: Asking, answering: _Answering, given: Mapping[str, Any]) -> bool:
+    """Whether int8 might have saved much, and may answer next time."""
+    free = "compute_type" not in given and isinstance(asking.engine, LightEngine)
+    return free and answering.seconds >= MUCH
 
 
 def prepare(path: Path, given: Mapping[str, Any], *, as_json: bool = False) -> Asking:
@@ -122,6 +134,7 @@ class _Answering:
         texts = asking.codec.tokenizers
         self.unknown = None if texts is None or asking.surface.files else Unknown(texts.source)
         self.read = self.refused = 0
+        self.seconds = 0.0  # that the engine has taken
         self._numbers = count(1)
         self._wrong: RegardError | None = None
 
@@ -154,7 +167,8 @@ class _Answering:
 
         found: list[Any] = []
         try:
-            for answer in self.asking.engine.answer_all(asked(), self.asking.options, together=self.together):
+            answers = self.asking.engine.answer_all(asked(), self.asking.options, together=self.together)
+            for answer in self._timed(answers):
                 while not waiting[0].parts:
                     yield waiting.popleft(), self._nothing()
                 found.append(answer)
@@ -166,6 +180,13 @@ class _Answering:
             raise
         for line in waiting:
             yield line, self._nothing()
+
+    def _timed(self, answers: Iterator[Any]) -> Iterator[Any]:
+        begin = time.perf_counter()
+        for answer in answers:
+            self.seconds += time.perf_counter() - begin
+            yield answer
+            begin = time.perf_counter()
 
     def _one_by_one(self, lines: Iterable[Line]) -> Iterator[tuple[Line, Any]]:
         """Answer lines of which at least one cannot be answered, up to that one."""

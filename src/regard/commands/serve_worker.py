@@ -17,12 +17,12 @@ from regard import tasks
 from regard.commands.run import longest_of, task_named
 from regard.decoding.config import DecodingConfig
 from regard.directory import ModelDirectory
+from regard.engines.channel import Channel
 from regard.engines.choose import EngineName, without_torch
 from regard.engines.ctranslate2.plans import Plan, Precision
 from regard.engines.light import Tells
 from regard.errors import RegardError, cut
 from regard.interchange.expressible import obstacle, reach
-from regard.serve.channel import Channel
 from regard.serve.registry import Facts
 from regard.serve.worker import Worker
 from regard.tasks.base import Engine, RunOptions

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from regard.directory import ModelDirectory
+from regard.engines.ctranslate2.instructions import force
 from regard.engines.ctranslate2.plans import ComputeType, Plan, Precision
-from regard.engines.ctranslate2.precision import kept
+from regard.engines.ctranslate2.precision import forced, kept
 from regard.engines.light import AnyLightEngine
 from regard.errors import RegardError
 from regard.interchange.expressible import obstacle
@@ -35,18 +36,19 @@ def without_torch(
     A `plan` is not measured; its precision is the one that is asked for here.
     """
     if wanted == "torch":
-        _refuse(compute_type, "--runtime torch was given")
+        refuse(compute_type, "--runtime torch was given")
         return "it was asked for"
     if "runtime" not in surface.options:
         return f"CTranslate2 does not answer with {surface.answers}"
+    force(forced(directory))
     precision = settled(directory, compute_type)
     planned = None if plan is None else replace(plan, compute_type=precision)
-    found = _engine(directory, surface, codec, precision, planned)
+    found = engine_of(directory, surface, codec, precision, planned)
     reason = found if isinstance(found, str) else found.reason(options)
     if reason is not None:
         if wanted == "ctranslate2":
             raise RegardError(f"--runtime ctranslate2 cannot answer this: {reason}; leave that option out to use torch")
-        _refuse(compute_type, reason)
+        refuse(compute_type, reason)
         return reason
     assert not isinstance(found, str)
     if wanted == "ctranslate2":
@@ -66,7 +68,7 @@ def settled(directory: ModelDirectory, wanted: Precision) -> ComputeType:
     return "float32" if record is None else record.verdict
 
 
-def _engine(
+def engine_of(
     directory: ModelDirectory, surface: Surface[Any, Any], codec: Codec, compute_type: ComputeType, plan: Plan | None
 ) -> AnyLightEngine | str:
     """The engine for a surface, or the reason why the model cannot be expressed."""
@@ -102,6 +104,7 @@ def _table(tables: Mapping[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def _refuse(compute_type: Precision, reason: str) -> None:
+def refuse(compute_type: Precision, reason: str) -> None:
+    """Refuse a precision of CTranslate2 where torch has to answer."""
     if compute_type in ("int8", "auto"):
         raise RegardError(f"--compute-type {compute_type} is for CTranslate2, which does not answer here: {reason}")

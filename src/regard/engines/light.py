@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from regard.tasks.base import AnswerT, AskedT, RunOptions
+
+if TYPE_CHECKING:
+    from regard.engines.ctranslate2.apart import Apart
 
 AskedIn = TypeVar("AskedIn", contravariant=True)
 
@@ -17,6 +20,7 @@ class LightEngine(ABC, Generic[AskedT, AnswerT]):
     name: ClassVar[str]
     why: str  # why this engine answers
     learned: int | None = None  # how many positions the model has, if they are limited
+    apart: Apart | None = None  # the process that computes; this one if None
 
     @abstractmethod
     def reason(self, options: RunOptions) -> str | None:

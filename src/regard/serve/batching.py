@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from regard.serve.channel import Message
+from regard.engines.channel import Message
 from regard.serve.registry import Entry
 
 TOKENS = 1024  # budget of a batch until one was measured

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from regard.engines.channel import Message
 from regard.serve.batching import Budget, Group, Item, Job, Waiting
-from regard.serve.channel import Message
 from regard.serve.failures import ServeError
 from regard.serve.metrics import Metrics
 from regard.serve.process import Process

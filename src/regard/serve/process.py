@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 
-from regard.serve.channel import Message, packed, unpacked
+from regard.engines.channel import Message, packed, unpacked
 from regard.serve.registry import Entry
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")  # one for each worker

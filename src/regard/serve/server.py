@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from regard.engines.channel import Message
 from regard.errors import RegardError
 from regard.serve.batching import Item, Job
-from regard.serve.channel import Message
 from regard.serve.failures import ServeError, refused
 from regard.serve.keys import Keys
 from regard.serve.metrics import Metrics, asked

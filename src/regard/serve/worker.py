@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from regard.data.tokenizers import Tokenizers
+from regard.engines.channel import Channel, Message
 from regard.errors import CutWarning, RegardError
-from regard.serve.channel import Channel, Message
 from regard.serve.failures import trouble
 from regard.serve.registry import Facts, mark_of
 from regard.serve.texts.sentences import split

@@ -21,18 +21,24 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from regard import durable
 from regard.data.whole import read_bytes
-from regard.engines.ctranslate2.plans import NOTE
+from regard.directory import LABELS
+from regard.engines.ctranslate2.plans import NOTE, Plan
 from regard.errors import RegardError, cut
 from regard.version import __version__
+
+if TYPE_CHECKING:
+    from regard.engines.ctranslate2.apart import Apart
 
 FORMAT = 3  # raised whenever the same files are converted to something else
 MADE = "made.json"
 CHUNK = 1 << 20  # bytes
+Stamp = tuple[tuple[str, int, int, int], ...]
 Opened = Literal["Translator", "Generator", "Encoder"]
 MADE_FROM = (
     "weights.safetensors",
@@ -55,21 +61,44 @@ class Converted:
         """The content of one of its files."""
         return self.files[name] if self.path is None else (self.path / name).read_bytes()
 
-    def open(self, kind: Opened, *, compute_type: str, workers: int, threads: int) -> Any:
-        """CTranslate2's translator, generator or encoder on it."""
+    def open(self, kind: Opened, plan: Plan, apart: Apart | None = None) -> Any:
+        """CTranslate2's translator, generator or encoder on it, in this process or in the one that is `apart`."""
+        if apart is not None:
+            return self._open_apart(kind, plan, apart)
         import ctranslate2
 
-        options: dict[str, Any] = {"compute_type": compute_type, "inter_threads": workers, "intra_threads": threads}
+        options: dict[str, Any] = {
+            "compute_type": plan.compute_type,
+            "inter_threads": plan.workers,
+            "intra_threads": plan.threads,
+        }
         name, files = str(self.path or "regard"), self.files
         if self.path is not None and not _is_text(name):  # CTranslate2 takes no path that is not UTF-8
             name, files = "regard", {each.name: each.read_bytes() for each in self.path.iterdir()}
         try:
             return getattr(ctranslate2, kind)(name, files=dict(files) or None, **options)
         except (RuntimeError, ValueError) as error:
-            raise RegardError(
-                f"CTranslate2 cannot open {self.path or 'the converted model'} ({cut(error)}); "
-                "give --runtime torch to answer without it"
-            ) from None
+            raise self._not_opened(error) from None
+
+    def _open_apart(self, kind: Opened, plan: Plan, apart: Apart) -> Any:
+        if self.path is None or not _is_text(str(self.path)):
+            raise self._not_opened("it is kept in no directory whose name another process can be told")
+        try:
+            return apart.open(
+                kind,
+                str(self.path.resolve()),
+                workers=plan.workers,
+                compute_type=plan.compute_type,
+                intra_threads=plan.threads,
+            )
+        except RuntimeError as error:
+            raise self._not_opened(error) from None
+
+    def _not_opened(self, error: object) -> RegardError:
+        return RegardError(
+            f"CTranslate2 cannot open {self.path or 'the converted model'} ({cut(error)}); "
+            "give --runtime torch to answer without it"
+        )
 
 
 def _is_text(name: str) -> bool:
@@ -129,11 +158,16 @@ def _sum(path: Path) -> list[int]:
 
 
 def _fingerprint(directory: Path) -> str:
-    import ctranslate2
-
     sums = {name: _sum(directory / name) for name in MADE_FROM if (directory / name).is_file()}
-    text = json.dumps([FORMAT, __version__, ctranslate2.__version__, sums])
+    text = json.dumps([FORMAT, __version__, version("ctranslate2"), sums])
     return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def stamp(directory: Path) -> Stamp:
+    """Changes when a file is replaced or rewritten that the model, or its answers, are made from."""
+    paths = [directory / name for name in (*MADE_FROM, LABELS)]
+    stats = [(path.name, path.stat()) for path in paths if path.is_file()]
+    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats)
 
 
 def _user_cache() -> Path:

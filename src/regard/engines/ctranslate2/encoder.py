@@ -22,7 +22,7 @@ import safetensors.numpy
 from regard.data.rows.framing import Framing, Row
 from regard.directory import ModelDirectory
 from regard.engines.ctranslate2.cache import Converted, converted
-from regard.engines.ctranslate2.plans import ComputeType, Plan, plan
+from regard.engines.ctranslate2.plans import ComputeType, Plan, outgrown, plan
 from regard.engines.light import LightEngine
 from regard.errors import RegardError
 from regard.interchange.ctranslate2 import HEAD, UNDER_A_HEAD
@@ -122,7 +122,9 @@ class EncoderEngine(LightEngine[AskedT, AnswerT], Generic[AskedT, AnswerT]):
         plan: Plan | None = None,
     ) -> None:
         self.directory, self.model, self.reading = directory.path, model, reading
-        self.compute_type, self.why, self._plan = compute_type, why, plan
+        self.compute_type, self.why = compute_type, why
+        self._given, self._plan = plan, plan
+        self._planned = 0  # for how many rows the plan was chosen
         self._encoder: Any = None
         self._head: Head | None = None
 
@@ -166,22 +168,27 @@ class EncoderEngine(LightEngine[AskedT, AnswerT], Generic[AskedT, AnswerT]):
 
     def _ready(self, rows: Sequence[Row]) -> tuple[Any, Head]:
         """CTranslate2 on the model, opened by the plan that suits the first rows."""
-        if self._encoder is None or self._head is None:
+        too_small = self._plan is None or (self._given is None and outgrown(self._plan, self._planned, by=len(rows)))
+        if self._encoder is None or self._head is None or too_small:
+            self._encoder = None  # its memory is free before another is opened
             positions = -(-self.model["maximum"] // BLOCK) * BLOCK
             model = converted(self.directory, positions=positions)
             weights = safetensors.numpy.load(model.read(HEAD))
             self._head = Head.of(self.model, self.reading.output, weights)
-            if self._plan is None:
-                self._plan = self._best_plan(model, rows)
-            self._encoder = _open(model, self._plan)
+            if self._plan is None or too_small:
+                self._plan, self._planned = self._best_plan(model, rows), len(rows)
+            self._encoder = self._open(model, self._plan)
         return self._encoder, self._head
+
+    def _open(self, model: Converted, plan: Plan) -> Any:
+        return model.open("Encoder", plan, self.apart)
 
     def _best_plan(self, model: Converted, rows: Sequence[Row]) -> Plan:
         sample = list(rows[:: max(1, len(rows) // SAMPLE)])
 
         def seconds(candidate: Plan) -> float:
             """The seconds for the sample, if every worker reads all of it."""
-            encoder, batches = _open(model, candidate), _batches(sample, 1) * candidate.workers
+            encoder, batches = self._open(model, candidate), _batches(sample, 1) * candidate.workers
             start = time.perf_counter()
             with ThreadPoolExecutor(candidate.workers) as pool:
                 list(pool.map(lambda batch: self._hidden(encoder, sample, batch), batches))
@@ -189,10 +196,6 @@ class EncoderEngine(LightEngine[AskedT, AnswerT], Generic[AskedT, AnswerT]):
 
         lines = max(len(rows), 1)
         return plan(lines, compute_type=self.compute_type, beam=1, kept_in=model.path, seconds=seconds)
-
-
-def _open(model: Converted, plan: Plan) -> Any:
-    return model.open("Encoder", compute_type=plan.compute_type, workers=plan.workers, threads=plan.threads)
 
 
 def _batches(rows: Sequence[Row], workers: int) -> list[list[int]]:

@@ -18,7 +18,7 @@ from regard.decoding.config import shortened
 from regard.directory import ModelDirectory
 from regard.engines.ctranslate2.cache import Converted, converted
 from regard.engines.ctranslate2.offers import reason_for_torch
-from regard.engines.ctranslate2.plans import ComputeType, Plan, plan
+from regard.engines.ctranslate2.plans import ComputeType, Plan, outgrown, plan
 from regard.engines.light import LightEngine
 from regard.errors import RegardError
 from regard.interchange.expressible import reach
@@ -71,6 +71,7 @@ class Said:
     names: list[str]
     score: float
     looked: list[list[float]]  # a row for each name, a column for each token of the source; empty unless asked for
+    logprobs: tuple[float, ...] = ()  # of each name; empty unless scores are asked for
 
     @property
     def ended(self) -> bool:
@@ -114,7 +115,8 @@ class CTranslate2Engine(LightEngine[str, list[Answer]]):
         self._source, self._target = _names(tokenizers.source.vocabulary), _names(tokenizers.target.vocabulary)
         self._numbers = tokenizers.target.vocabulary
         self._engine: Any = None
-        self._plan = plan
+        self._given, self._plan = plan, plan
+        self._planned = 0  # for how many lines the plan was chosen
         self._positions = 0
 
     def reason(self, options: RunOptions) -> str | None:
@@ -170,20 +172,26 @@ class CTranslate2Engine(LightEngine[str, list[Answer]]):
                 f"a text has {longest} tokens with its end, and the model {self.learned} learned positions; "
                 f"shorten the text, or train with model.maximum={longest} or more"
             )
-        if max(longest, options.decoding.max_length) > self._positions:
-            positions = -(-max(longest, options.decoding.max_length) // BLOCK) * BLOCK
+        reached = max(longest, options.decoding.max_length, self._positions)
+        too_small = self._plan is None or (self._given is None and outgrown(self._plan, self._planned, by=len(sources)))
+        if reached > self._positions or too_small:
+            self._engine = None  # its memory is free before another is opened
+            positions = -(-reached // BLOCK) * BLOCK
             model = converted(self.directory, positions=positions)
-            if self._plan is None:
-                self._plan = self._best_plan(model, sources, options)
-            self._engine, self._positions = _open(model, self._plan), positions
+            if self._plan is None or too_small:
+                self._plan, self._planned = self._best_plan(model, sources, options), len(sources)
+            self._engine, self._positions = self._open(model, self._plan), positions
         return self._engine
+
+    def _open(self, model: Converted, plan: Plan) -> Any:
+        return model.open("Translator", plan, self.apart)
 
     def _best_plan(self, model: Converted, sources: list[list[str]], options: RunOptions) -> Plan:
         sample = sources[:: max(1, len(sources) // SAMPLE)]
 
         def seconds(candidate: Plan) -> float:
             """The seconds for the sample, if every worker translates all of it."""
-            engine = _open(model, candidate)
+            engine = self._open(model, candidate)
             start = time.perf_counter()
             for each in [self._translate(engine, sample, options, at_most=BATCH) for _ in range(candidate.workers)]:
                 [result.result() for result in each]
@@ -212,11 +220,7 @@ class CTranslate2Engine(LightEngine[str, list[Answer]]):
         pairs = word_alignment(looked, source, tokens, tokenizers=self.tokenizers) if options.alignment else None
         pieces = tuple(self.tokenizers.target.pieces(list(tokens))) if options.tokens else None
         aligned = None if pairs is None else tuple(pairs)
-        return Answer(text, said.score, tokens, (), aligned, pieces, truncated=not said.ended)
-
-
-def _open(model: Converted, plan: Plan) -> Any:
-    return model.open("Translator", compute_type=plan.compute_type, workers=plan.workers, threads=plan.threads)
+        return Answer(text, said.score, tokens, said.logprobs, aligned, pieces, truncated=not said.ended)
 
 
 def _said(result: Any) -> list[Said]:
@@ -235,10 +239,11 @@ def _scored(pending: Pending, said: list[list[Said]], length_penalty: float) -> 
         pending.engine.score_batch(sources, targets, max_input_length=0, max_batch_size=BLOCK, batch_type="tokens")
     )
 
-    def score(each: Said) -> float:
-        return sum(next(scored).log_probs[: len(each.names)]) / len(each.names) ** length_penalty
+    def again_of(each: Said) -> Said:
+        logprobs = next(scored).log_probs[: len(each.names)]
+        return replace(each, score=sum(logprobs) / len(logprobs) ** length_penalty, logprobs=tuple(logprobs))
 
-    again = [[replace(each, score=score(each)) for each in several] for several in said]
+    again = [[again_of(each) for each in several] for several in said]
     return [sorted(several, key=lambda each: -each.score) for several in again]
 
 

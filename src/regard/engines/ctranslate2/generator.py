@@ -217,10 +217,7 @@ class GeneratorEngine(LightEngine[str, list[Answer]]):
         if length > self._positions:
             positions = -(-length // BLOCK) * BLOCK
             model = converted(self.directory, positions=positions)
-            plan = self._plan
-            self._generator = model.open(
-                "Generator", compute_type=plan.compute_type, workers=plan.workers, threads=plan.threads
-            )
+            self._generator = model.open("Generator", self._plan, self.apart)
             self._positions = positions
         return self._generator
 

@@ -60,6 +60,11 @@ def plan(
     return best
 
 
+def outgrown(chosen: Plan, lines: int, *, by: int) -> bool:
+    """Whether a plan that was chosen for so many lines is too small for more that have come."""
+    return lines < MANY and (by >= MANY or min(by, cores()) > chosen.workers)
+
+
 def _quickest(candidates: Sequence[Plan], seconds: Callable[[Plan], float]) -> Plan:
     """The candidate with the fastest of several rounds; all take turns, so that a disturbance hits no candidate
     alone."""

@@ -13,7 +13,6 @@ import platform
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -21,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from regard import durable
 from regard.data.whole import read_bytes
 from regard.directory import WEIGHTS, ModelDirectory, read_note, sum_of
+from regard.engines.ctranslate2.instructions import VARIABLE, flags
 from regard.errors import RegardError
 from regard.tasks.base import Judgement
 
@@ -54,12 +54,29 @@ class Record(BaseModel):
     p: float
     float32_per_second: float  # inputs
     int8_per_second: float
+    forced: str | None = None  # the instruction set that CTranslate2 is to be told, if it is faster than its own choice
 
     @property
     def verdict(self) -> Literal["int8", "float32"]:
         """The precision to answer with."""
-        good = is_as_good(Judgement(self.metric, self.higher, self.float32, self.int8, self.p))
-        return "int8" if good and self.int8_per_second > self.float32_per_second else "float32"
+        judged = Judgement(self.metric, self.higher, self.float32, self.int8, self.p)
+        speeds = Speeds(self.float32_per_second, self.int8_per_second)
+        return "int8" if as_good_and_faster(judged, speeds) else "float32"
+
+    def __str__(self) -> str:
+        """As a sentence for people."""
+        used = "is used from now on" if self.verdict == "int8" else "is not used"
+        forced = f"; {VARIABLE}={self.forced} is faster, and is set from now on" if self.forced else ""
+        return (
+            f"int8 {used}: {self.metric} {self.int8:.2f}, and {self.float32:.2f} in float32 "
+            f"(p = {self.p:.2f}, {self.examples:,} examples); {self.int8_per_second:,.1f} inputs/s, and "
+            f"{self.float32_per_second:,.1f} in float32, with {self.identity.instructions}{forced}"
+        )
+
+
+def not_compared(reason: str) -> str:
+    """Why there is no record, as a sentence for people."""
+    return f"int8 was not compared with float32: {reason}"
 
 
 def is_as_good(judged: Judgement) -> bool:
@@ -77,6 +94,11 @@ class Speeds:
     int8: float
 
 
+def as_good_and_faster(judged: Judgement, speeds: Speeds) -> bool:
+    """Whether int8, the second that was judged, is to answer."""
+    return is_as_good(judged) and speeds.int8 > speeds.float32
+
+
 def identity_of(directory: ModelDirectory) -> Identity:
     """What a record of this model is made with, here and now."""
     path = directory.path / WEIGHTS
@@ -88,14 +110,15 @@ def identity_of(directory: ModelDirectory) -> Identity:
 
 def instruction_set() -> str:
     """The architecture of the CPU, and the best of the instructions for products of int8 that it has."""
-    with suppress(OSError):
-        said = Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+    if said := flags():
         best = [flag for flag in FLAGS if flag in said]
         return " ".join([platform.machine(), *best[:1]])
     return f"{platform.machine()} {platform.processor()}".strip()
 
 
-def keep(directory: ModelDirectory, judged: Judgement, speeds: Speeds, *, examples: int) -> Record:
+def keep(
+    directory: ModelDirectory, judged: Judgement, speeds: Speeds, *, examples: int, forced: str | None = None
+) -> Record:
     """Write what was found; records of other instruction sets stay."""
     record = Record(
         identity=identity_of(directory),
@@ -105,6 +128,7 @@ def keep(directory: ModelDirectory, judged: Judgement, speeds: Speeds, *, exampl
         float32=judged.first,
         int8=judged.second,
         p=judged.p,
+        forced=forced,
         **{f"{name}_per_second": value for name, value in asdict(speeds).items()},
     )
     others = [each for each in _records(directory) if each.identity.instructions != record.identity.instructions]
@@ -125,6 +149,12 @@ def kept(directory: ModelDirectory) -> Record | None:
         return None
     now = identity_of(directory)
     return next((record for record in records if record.identity == now), None)
+
+
+def forced(directory: ModelDirectory) -> str | None:
+    """The instruction set that CTranslate2 is to be told for this model on this machine."""
+    record = kept(directory)
+    return None if record is None else record.forced
 
 
 def _records(directory: ModelDirectory) -> list[Record]:

@@ -1,0 +1,145 @@
+"""Whether int8 answers as well as float32, and faster: found out on the validation data, and kept in `runtime/`.
+
+Both precisions answer in turn, some inputs each, in a process without torch: a disturbance hits both alike.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from regard import tasks
+from regard.api.loading import stored_recipe
+from regard.directory import ModelDirectory
+from regard.engines.choose import engine_of
+from regard.engines.ctranslate2.apart import Apart
+from regard.engines.ctranslate2.instructions import worth_trying
+from regard.engines.ctranslate2.plans import ROUNDS, ComputeType
+from regard.engines.ctranslate2.precision import Record, Speeds, as_good_and_faster, keep
+from regard.engines.light import AnyLightEngine
+from regard.errors import RegardError
+from regard.recipes import Complete, setting
+from regard.tasks.base import AnySurface, Codec, Judges, RunOptions
+
+Make = Callable[[ComputeType], AnyLightEngine]
+TOGETHER = 128  # inputs that one precision answers before it is the other's turn
+WARM = 8  # inputs that pay for loading
+SAMPLE = 64  # inputs by which instruction sets are compared
+GAIN = 1.05  # an instruction set is named if it is so many times as fast
+
+
+def judge(
+    path: str | Path, *, data: str | None = None, examples: object = None, seconds: float = math.inf
+) -> Record | str:
+    """Judge int8 for a model, unless it would take longer than some seconds; the record, or why there is none.
+
+    `data` is a file of examples, and `examples` are some that were read before; otherwise the recipe's own for
+    validation are read.
+    """
+    stored = ModelDirectory(Path(path))
+    recipe = stored_recipe(stored)
+    kind = tasks.task(recipe.task)
+    try:
+        codec = stored.codec(recipe.model.ids())
+        task = kind.from_setting(setting(recipe), codec)
+        if not isinstance(task, Judges):
+            return f"there is no comparison of {kind.surface.answers}"
+        examples = _examples(recipe, data) if examples is None else examples
+        asked, options = task.inputs(examples), RunOptions(recipe.decoding)
+
+        def make(each: ComputeType) -> AnyLightEngine:
+            return _engine(stored, kind.surface, codec, options, each)
+
+        answered = _answered(make, asked, options, seconds)
+        judged = task.judged(examples, answered.found["float32"], answered.found["int8"])
+        rates = {each: len(asked) / taken for each, taken in answered.taken.items()}
+        best: ComputeType = "int8" if as_good_and_faster(judged, Speeds(**rates)) else "float32"
+        sample = asked[:: -(-len(asked) // SAMPLE)]
+        enough = answered.seconds + 2 * (ROUNDS + 1) * len(sample) / rates[best] < seconds
+        forced = _forced(partial(make, best), sample, options) if enough else None
+        return keep(stored, judged, Speeds(**rates), examples=len(asked), forced=forced)
+    except RegardError as error:
+        return str(error)
+
+
+def _engine(
+    stored: ModelDirectory, surface: AnySurface, codec: Codec, options: RunOptions, each: ComputeType
+) -> AnyLightEngine:
+    engine = engine_of(stored, surface, codec, each, None)
+    reason = engine if isinstance(engine, str) else engine.reason(options)
+    if isinstance(engine, str) or reason is not None:
+        raise RegardError(f"CTranslate2 does not answer, because {reason}")
+    return engine
+
+
+def _examples(recipe: Complete, data: str | None) -> object:
+    """Those of a file, or the recipe's own for validation."""
+    kind, table = tasks.task(recipe.task), recipe.data
+    if data is not None:
+        return kind.read(data, table, key="data")
+    if table.valid:
+        return kind.read(table.valid, table, key="data.valid")
+    if not table.train:
+        raise RegardError("the model was trained elsewhere and names no data; name a file with regard bench --data")
+    return kind.open(setting(recipe), None).valid
+
+
+@dataclass
+class _Answered:
+    """The answers in each precision, and the seconds that they took."""
+
+    found: dict[ComputeType, list[Any]] = field(default_factory=lambda: {"float32": [], "int8": []})
+    taken: dict[ComputeType, float] = field(default_factory=lambda: {"float32": 0.0, "int8": 0.0})
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.taken.values())
+
+
+def _answered(make: Make, asked: Sequence[Any], options: RunOptions, seconds: float) -> _Answered:
+    """Answers to all inputs in both precisions; an error if the first of them show that it would take too long."""
+    if not asked:
+        raise RegardError("there are no examples")
+    apart, answered = Apart(), _Answered()
+    opened = {name: make(name) for name in answered.found}
+    for engine in opened.values():
+        engine.apart = apart
+        _timed(engine, asked[:WARM], options)
+    for begin in range(0, len(asked), TOGETHER):
+        some = asked[begin : begin + TOGETHER]
+        for name, engine in opened.items():
+            found, taken = _timed(engine, some, options)
+            answered.found[name] += found
+            answered.taken[name] += taken
+        whole = answered.seconds * len(asked) / (begin + len(some))
+        if whole > seconds:
+            raise RegardError(
+                f"{len(asked):,} examples would take {whole:.0f} seconds; regard bench takes the time that it needs"
+            )
+    return answered
+
+
+def _forced(make: Callable[[], AnyLightEngine], asked: Sequence[Any], options: RunOptions) -> str | None:
+    """The instruction set that CTranslate2 is to be told, if it answers faster with it than with its own choice."""
+    candidates = worth_trying()
+    if not candidates:
+        return None
+    opened: dict[str | None, AnyLightEngine] = {}
+    for each in (None, *candidates):
+        opened[each] = make()
+        opened[each].apart = Apart(instructions=each)
+    rounds = [{each: _timed(one, asked, options)[1] for each, one in opened.items()} for _ in range(ROUNDS + 1)]
+    best = {each: min(taken[each] for taken in rounds[1:]) for each in opened}  # the first round warms up
+    fastest = min(candidates, key=best.__getitem__)
+    return fastest if best[None] > GAIN * best[fastest] else None
+
+
+def _timed(engine: AnyLightEngine, asked: Sequence[Any], options: RunOptions) -> tuple[list[Any], float]:
+    start = time.perf_counter()
+    found = list(engine.answer_all(asked, options, together=TOGETHER))
+    return found, time.perf_counter() - start
