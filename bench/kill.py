@@ -101,10 +101,11 @@ def _kill_often(way: _Way, out: Path, kills: int, generator: random.Random, *, l
     ends. → how often it was killed"""
     killed = 0
     while True:
+        before = killed
         with subprocess.Popen(way.command(out), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
             try:
                 while killed < kills and not _ended(run, generator.uniform(0, longest)):
-                    workers = [run.pid] if way.processes == 1 else list(_children(run.pid))
+                    workers = [run.pid] if way.processes == 1 else list(_workers(run.pid))
                     if workers:
                         killed += _kill(generator.choice(workers))
                 _, said = run.communicate()
@@ -112,7 +113,7 @@ def _kill_often(way: _Way, out: Path, kills: int, generator: random.Random, *, l
                 run.kill()
         if run.returncode == 0:
             return killed
-        if killed >= kills and run.returncode > 0:
+        if killed == before and run.returncode > 0:
             raise RegardError(f"a run that was killed does not go on: {said.decode(errors='replace')[-500:]}")
 
 
@@ -123,6 +124,12 @@ def _ended(run: subprocess.Popen[bytes], seconds: float) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
+
+
+def _workers(process: int) -> Iterator[int]:
+    """The processes that learn, which were forked from one that `process` has started."""
+    for child in _children(process):
+        yield from _children(child)
 
 
 def _children(process: int) -> Iterator[int]:
