@@ -1,10 +1,11 @@
 """ListOps by each form of attention, beside two baselines that cannot see how the list is nested.
 
-    python -m bench listops [--longest 2000] [--minutes 60] [--steps 6000] [--attention exact] [--attention performer]
+    python -m bench listops [--longest 2000] [--short-steps 1500] [--steps 1000] [--attention exact] …
 
-Every form learns the recipe `listops` with the same examples, steps and minutes, and is scored on the test part. With
---out, models are kept there; a model that exists is resumed, or only scored if it is complete. Each form learns
-in a process of its own, whose peak of memory is printed.
+Every form learns the recipe `listops` twice: first lists of up to 64 tokens, then, from these weights and with half the
+rate, lists of up to --longest tokens among short ones. All forms have the same examples and steps, and are scored on
+the test part of the long lists. With --out, models are kept there; a model that exists is resumed, or only scored if it
+is complete. Each form learns in a process of its own, whose peak of memory is printed; minutes are of both parts.
 
     root operation    the most frequent value for the operation that comes first
     bag of words      multinomial logistic regression on how often each token occurs, and how many tokens there are
@@ -33,8 +34,11 @@ from regard.api import train
 from regard.data import made
 
 FORMS = ("exact", "window", "big_bird", "linformer", "performer")
-EXAMPLES = 20_000  # to learn from
-SHORT = "listops:train?longest=48&shortest=4&examples=40000"
+EXAMPLES = 40_000  # long ones to learn from
+SHORT = "longest=64&shortest=4"
+SHORT_EXAMPLES = 200_000
+SHORT_RATE, RATE_AFTER = 1e-3, 5e-4  # the highest learning rates
+SHORT_TOKENS, TOKENS_AFTER = 8192, 16384  # of a batch
 EPOCHS, RATE, TOGETHER = 40, 0.02, 512  # of the bag of words
 UNITS = 1 << 20 if sys.platform == "darwin" else 1 << 10  # in a megabyte, as the system counts its peak
 
@@ -58,12 +62,17 @@ def main(arguments: list[str]) -> None:
         print(json.dumps(rows, indent=2))
         return
     table = Table(
-        "", "accuracy", "minutes", "steps", "tokens/s", "peak MB", title=f"ListOps to {options.longest} tokens"
+        *("", "accuracy", "of short lists", "minutes", "steps", "texts/s", "peak MB"),
+        title=f"ListOps to {options.longest} tokens",
     )
     for row in rows:
-        cost = [f"{row['seconds'] / 60:.1f}", *(f"{row[key]:,.0f}" for key in ("steps", "tokens_per_second", "peak"))]
-        table.add_row(row["name"], f"{row['accuracy']:.1f} %", *(cost if "steps" in row else []))
+        table.add_row(row["name"], f"{row['accuracy']:.1f} %", *(_cost(row) if "steps" in row else []))
     Console().print(table)
+
+
+def _cost(row: dict[str, Any]) -> list[str]:
+    spent = [f"{row[key]:,.0f}" for key in ("steps", "tokens_per_second", "peak")]
+    return [f"{row['short']:.1f} %", f"{row['seconds'] / 60:.1f}", *spent]
 
 
 def by_root(learned: Rows, tested: Rows) -> float:
@@ -116,20 +125,40 @@ def _apart(form: str, arguments: list[str], out: Path) -> dict[str, Any]:
 
 
 def _learn(form: str, options: argparse.Namespace, out: Path) -> dict[str, Any]:
-    parts = {part: _name(part, options.longest) for part in ("valid", "test")}
-    changes = [
-        f"data.train={json.dumps([SHORT, _name('train', options.longest)])}",
-        *(f"data.{part}={json.dumps(name)}" for part, name in parts.items()),
-        f"model.attention={form}",
-    ]
-    limits = {name: getattr(options, name) for name in ("minutes", "steps")}
-    changes += [f"training.{name}={value}" for name, value in limits.items() if value is not None]
-    report = train("listops", out=out, changes=[*changes, *options.set], show=sys.stderr.isatty()).report
+    parts = {part: _name(part, options.longest) for part in ("train", "valid", "test")}
+    short = f"listops:train?{SHORT}&examples={SHORT_EXAMPLES}"
+    begun = _train(
+        out / "short",
+        {"train": short, "valid": f"listops:valid?{SHORT}", "test": f"listops:test?{SHORT}"},
+        [f"model.attention={form}", f"training.learning_rate={SHORT_RATE}", f"training.batch_tokens={SHORT_TOKENS}"],
+        options,
+        options.short_steps,
+    )
+    ended = _train(
+        out / "long",
+        {**parts, "train": [short, parts["train"]]},
+        [
+            *(f"model.attention={form}", f"model.body={out / 'short'}"),
+            *(f"training.learning_rate={RATE_AFTER}", f"training.batch_tokens={TOKENS_AFTER}"),
+        ],
+        options,
+        options.steps,
+    )
     return {
-        "accuracy": report["scores"]["accuracy"],
-        **{name: report[name] for name in ("seconds", "steps", "tokens_per_second", "parameters")},
+        "accuracy": ended["scores"]["accuracy"],
+        "short": begun["scores"]["accuracy"],
+        **{name: begun[name] + ended[name] for name in ("seconds", "steps")},
+        **{name: ended[name] for name in ("tokens_per_second", "parameters")},
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNITS,
     }
+
+
+def _train(
+    out: Path, parts: dict[str, Any], changes: list[str], options: argparse.Namespace, steps: int
+) -> dict[str, Any]:
+    data = [f"data.{part}={json.dumps(names)}" for part, names in parts.items()]
+    changes = [*data, *changes, f"training.steps={steps}", *options.set]
+    return train("listops", out=out, changes=changes, show=sys.stderr.isatty()).report
 
 
 def _name(part: str, longest: int) -> str:
@@ -143,8 +172,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--longest", type=int, default=512, help="tokens of the longest lists: 512 or 2000")
     parser.add_argument("--attention", action="append", choices=FORMS, help="only this form; may be given again")
-    parser.add_argument("--minutes", type=float, help="each form learns no longer than this")
-    parser.add_argument("--steps", type=int, help="updates to make, and where the schedule ends")
+    parser.add_argument("--short-steps", type=int, default=1500, help="updates on short lists")
+    parser.add_argument("--steps", type=int, default=1000, help="updates on long lists")
     parser.add_argument("--out", type=Path, help="the folder of the models; those that exist are resumed")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", action="store_true")
