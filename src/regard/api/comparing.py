@@ -26,6 +26,7 @@ from regard.errors import RegardError
 from regard.training.watchers import AGAIN, Interrupted
 
 TRIALS = "trials"  # the folder of recipes and results, beside the model directories
+CHILD = "from regard.api.trial import main; main()"
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
@@ -78,8 +79,9 @@ def _result(
         code, asked = _run([str(recipe), str(variant.path), str(kept), "show" if show else "quiet"])
         result = trial.read(kept)
         if asked or code in (130, AGAIN):
+            done = finished + (result is not None and not result.error)
             raise Interrupted(
-                f"stopped; {finished} of {all_runs} runs are finished and all is saved in {trials.parent}; run the "
+                f"stopped; {done} of {all_runs} runs are finished and all is saved in {trials.parent}; run the "
                 "same command to go on",
                 code=code or 130,
             )
@@ -140,7 +142,7 @@ def _link(source: Path, target: Path) -> None:
 def _run(arguments: Sequence[str]) -> tuple[int, bool]:
     """A run in a process of its own. → its exit code, and whether it was asked to stop"""
     said = None if arguments[-1] == "show" else subprocess.DEVNULL
-    with subprocess.Popen([sys.executable, "-m", "regard.api.trial", *arguments], stdout=said, stderr=said) as process:
+    with subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=said, stderr=said) as process:
         with _passing_on(process) as asked:
             code = process.wait()
         return code, bool(asked)

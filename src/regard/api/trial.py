@@ -1,8 +1,6 @@
 """One run of a comparison, in a process of its own, so that its peak memory is that of this run alone.
 
-    python -m regard.api.trial RECIPE.toml MODEL RESULT.json SHOW
-
-The result holds the peak memory and the scores, with what each example adds to them. An error is written there too.
+Its arguments are RECIPE.toml MODEL RESULT.json SHOW, where SHOW is "show" or "quiet". The result holds the peak memory and the scores, with what each example adds to them. An error is written there too.
 """
 
 from __future__ import annotations
@@ -102,7 +100,3 @@ def main() -> None:
         traceback.print_exc()
         found = Result(error=f"an unexpected error: {type(error).__name__}: {error}; report it")
     found.write(Path(result))
-
-
-if __name__ == "__main__":
-    main()

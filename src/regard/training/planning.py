@@ -16,7 +16,7 @@ UNUSUAL = 2  # first steps of a sitting, which are slower than others
 MEASURED_STEPS, MEASURED_SECONDS, MEASURED_SHARE = 3, 10.0, 0.03  # steps; seconds, or this share of the budget
 LATE = 0.1  # the share of the budget after which a plan is made from whatever was measured
 LOOKS = 20  # how often a plan is compared with the clock, beside each validation
-TOLERANCE = 0.02  # the share of the budget by which a run may end too early or too late
+TOLERANCE = 0.03  # the share of the budget by which a run may end too early or too late
 LANDING = 50  # a plan that is late still takes a fiftieth of its steps to fall to the lowest rate
 ENDING = 6  # steps that the end of a run takes about as long as: the last checkpoint, means and figures
 
