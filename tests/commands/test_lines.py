@@ -41,6 +41,20 @@ def test_what_is_in_a_pipe_does_not_wait_for_what_is_not(pipe):
     assert [list(group) for group in groups] == [["the end"]]
 
 
+def test_a_line_is_answered_at_once_and_more_is_awaited_after_whole_blocks_alone(pipe, monkeypatch):
+    writing, stream = pipe
+    awaited = []
+    monkeypatch.setattr(lines.select, "select", lambda *given: (awaited.append(given[3]), ([], [], []))[1])
+    groups = arriving(stream)
+    os.write(writing, b"one line\nand another\n")
+    assert list(next(groups)) == ["one line", "and another"]
+    assert awaited == []
+    os.write(writing, b"x" * lines.BLOCK + b"\n")
+    assert list(next(groups)) == ["x" * lines.BLOCK]
+    assert awaited == [lines.PAUSE]
+    os.close(writing)
+
+
 def test_a_pipe_has_the_lines_of_the_file(pipe):
     writing, stream = pipe
     whole = (TEXT + "\n").encode() * 2000 + b"x" * (LARGEST + 1) + b"\n"

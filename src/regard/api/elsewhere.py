@@ -24,7 +24,7 @@ from regard.engines.choose import EngineName, engine_of, refuse, settled
 from regard.engines.ctranslate2.apart import Apart, EndedError
 from regard.engines.ctranslate2.cache import Stamp, stamp
 from regard.engines.ctranslate2.plans import Precision
-from regard.engines.ctranslate2.precision import forced
+from regard.engines.ctranslate2.precision import switches_of
 from regard.engines.light import AnyLightEngine
 from regard.errors import RegardError
 from regard.tasks.base import TOGETHER, RunOptions
@@ -124,7 +124,7 @@ class Elsewhere:
             self._engines[precision] = engine_of(directory, surface, codec, settled(directory, precision), None)
         engine = self._engines[precision]
         if not isinstance(engine, str) and engine.apart is None:
-            self._apart = self._apart or Apart(instructions=forced(self._directory))
+            self._apart = self._apart or Apart(switches=switches_of(self._directory))
             engine.apart = self._apart
         return engine
 

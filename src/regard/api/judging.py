@@ -18,9 +18,9 @@ from regard.api.loading import stored_recipe
 from regard.directory import ModelDirectory
 from regard.engines.choose import engine_of
 from regard.engines.ctranslate2.apart import Apart
-from regard.engines.ctranslate2.instructions import worth_trying
 from regard.engines.ctranslate2.plans import ROUNDS, ComputeType
 from regard.engines.ctranslate2.precision import Record, Speeds, as_good_and_faster, keep
+from regard.engines.ctranslate2.switches import Switches, worth_trying
 from regard.engines.light import AnyLightEngine
 from regard.errors import RegardError
 from regard.recipes import Complete, setting
@@ -29,8 +29,8 @@ from regard.tasks.base import AnySurface, Codec, Judges, RunOptions
 Make = Callable[[ComputeType], AnyLightEngine]
 TOGETHER = 128  # inputs that one precision answers before it is the other's turn
 WARM = 8  # inputs that pay for loading
-SAMPLE = 64  # inputs by which instruction sets are compared
-GAIN = 1.05  # an instruction set is named if it is so many times as fast
+SAMPLE = 64  # inputs by which switches are compared
+GAIN = 1.05  # switches are set if they make answers so many times as fast
 
 
 def judge(
@@ -60,9 +60,11 @@ def judge(
         rates = {each: len(asked) / taken for each, taken in answered.taken.items()}
         best: ComputeType = "int8" if as_good_and_faster(judged, Speeds(**rates)) else "float32"
         sample = asked[:: -(-len(asked) // SAMPLE)]
-        enough = answered.seconds + 2 * (ROUNDS + 1) * len(sample) / rates[best] < seconds
-        forced = _forced(partial(make, best), sample, options) if enough else None
-        return keep(stored, judged, Speeds(**rates), examples=len(asked), forced=forced)
+        tried: list[Switches] = [{}, *worth_trying()]
+        longer = len(tried) * (ROUNDS + 1) * len(sample) / rates[best]
+        fits = len(tried) > 1 and answered.seconds + longer < seconds
+        switches = _fastest(tried, partial(make, best), sample, options) if fits else {}
+        return keep(stored, judged, Speeds(**rates), examples=len(asked), switches=switches)
     except RegardError as error:
         return str(error)
 
@@ -124,19 +126,17 @@ def _answered(make: Make, asked: Sequence[Any], options: RunOptions, seconds: fl
     return answered
 
 
-def _forced(make: Callable[[], AnyLightEngine], asked: Sequence[Any], options: RunOptions) -> str | None:
-    """The instruction set that CTranslate2 is to be told, if it answers faster with it than with its own choice."""
-    candidates = worth_trying()
-    if not candidates:
-        return None
-    opened: dict[str | None, AnyLightEngine] = {}
-    for each in (None, *candidates):
-        opened[each] = make()
-        opened[each].apart = Apart(instructions=each)
-    rounds = [{each: _timed(one, asked, options)[1] for each, one in opened.items()} for _ in range(ROUNDS + 1)]
-    best = {each: min(taken[each] for taken in rounds[1:]) for each in opened}  # the first round warms up
-    fastest = min(candidates, key=best.__getitem__)
-    return fastest if best[None] > GAIN * best[fastest] else None
+def _fastest(
+    tried: Sequence[Switches], make: Callable[[], AnyLightEngine], asked: Sequence[Any], options: RunOptions
+) -> Switches:
+    """The switches with which an engine answers fastest; the first, CTranslate2's own choice, unless others gain."""
+    opened = [make() for _ in tried]
+    for engine, switches in zip(opened, tried, strict=True):
+        engine.apart = Apart(switches=switches)
+    rounds = [[_timed(engine, asked, options)[1] for engine in opened] for _ in range(ROUNDS + 1)]
+    best = [min(taken) for taken in zip(*rounds[1:], strict=True)]  # the first round warms up
+    fastest = min(range(len(tried)), key=best.__getitem__)
+    return tried[fastest] if best[0] > GAIN * best[fastest] else tried[0]
 
 
 def _timed(engine: AnyLightEngine, asked: Sequence[Any], options: RunOptions) -> tuple[list[Any], float]:

@@ -12,15 +12,17 @@ from typing import BinaryIO
 
 from regard.errors import RegardError, shown
 
-PAUSE = 0.02  # seconds without anything new that end a group
+BLOCK = 4096  # bytes that a program writes at once if it has many: of one that writes fewer, nothing more is awaited
+PAUSE = 0.02  # seconds without anything new that end a group of blocks
 LARGEST = 1 << 22  # bytes of a group
 LONGEST = 1 << 24  # bytes of a line
 BOM = b"\xef\xbb\xbf"
 
 
 def arriving(stream: BinaryIO) -> Iterator[Iterator[str]]:
-    """Groups of lines. Lines that have arrived in an open pipe do not wait for later ones; a file is one group. Only a
-    line feed ends a line, so that each line of input gives one line of output.
+    """Groups of lines. Lines that have arrived in an open pipe do not wait for later ones; those that come while a
+    group is answered are the next group. A file is one group. Only a line feed ends a line, so that each line of input
+    gives one line of output.
     """
     numbers = count(1)
     if not _is_pipe(stream):
@@ -52,7 +54,7 @@ def _groups(pipe: int) -> Iterator[list[bytes]]:
     rest = b""
     while data := os.read(pipe, LARGEST):
         parts = [rest, data]
-        while sum(map(len, parts)) < LARGEST and select.select([pipe], [], [], PAUSE)[0]:
+        while len(parts[-1]) >= BLOCK and sum(map(len, parts)) < LARGEST and select.select([pipe], [], [], PAUSE)[0]:
             if not (more := os.read(pipe, LARGEST)):
                 break
             parts.append(more)

@@ -138,7 +138,8 @@ class Tokenizer:
 
     def decode(self, rows: list[list[int]]) -> list[str]:
         """The text of each row of ids; PAD, BOS and EOS are left out, UNK shows as <unk>."""
-        plain = [[number for number in row if number not in self.special.silent] for row in rows]
+        silent = self.special.silent
+        plain = [[number for number in row if number not in silent] for row in rows]
         return self.inner.decode_batch(plain, skip_special_tokens=False)
 
     def pieces(self, row: list[int]) -> list[str]:

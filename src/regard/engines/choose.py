@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from regard.directory import ModelDirectory
-from regard.engines.ctranslate2.instructions import force
 from regard.engines.ctranslate2.plans import ComputeType, Plan, Precision
-from regard.engines.ctranslate2.precision import forced, kept
+from regard.engines.ctranslate2.precision import kept, switches_of
+from regard.engines.ctranslate2.switches import set_here
 from regard.engines.light import AnyLightEngine
 from regard.errors import RegardError
 from regard.interchange.expressible import obstacle
@@ -40,7 +40,7 @@ def without_torch(
         return "it was asked for"
     if "runtime" not in surface.options:
         return f"CTranslate2 does not answer with {surface.answers}"
-    force(forced(directory))
+    set_here(switches_of(directory))
     precision = settled(directory, compute_type)
     planned = None if plan is None else replace(plan, compute_type=precision)
     found = engine_of(directory, surface, codec, precision, planned)

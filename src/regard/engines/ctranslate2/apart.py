@@ -21,13 +21,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count
+from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy
 from numpy.typing import NDArray
 
 from regard.engines.channel import Channel, Message
-from regard.engines.ctranslate2.instructions import VARIABLE
+from regard.engines.ctranslate2.switches import Switches
 from regard.errors import RegardError, cut
 
 MODULE = "regard.engines.ctranslate2.apart_process"
@@ -41,19 +42,18 @@ class EndedError(RegardError):
 class Apart:
     """The process. Several threads may use it. In a forked copy of this process it is not `alive`."""
 
-    def __init__(self, *, instructions: str | None = None) -> None:
-        """`instructions` are the set that CTranslate2 is told to use; it chooses one itself if None."""
+    def __init__(self, *, switches: Switches = MappingProxyType({})) -> None:
+        """`switches` are variables by which CTranslate2 is told how to compute."""
         if sys.platform == "win32":
             raise RegardError("CTranslate2 gets no process of its own on Windows; torch has to answer")
         own, other = socket.socketpair()
         with other:
-            chosen = {} if instructions is None else {VARIABLE: instructions}
             paths = os.pathsep.join(path for path in sys.path if path)  # what can be imported here can be there
             try:
                 process = subprocess.Popen(
                     [sys.executable, "-P", "-m", MODULE, str(other.fileno()), str(os.getpid())],
                     pass_fds=[other.fileno()],
-                    env={**os.environ, "PYTHONPATH": paths, **chosen},
+                    env={**os.environ, "PYTHONPATH": paths, **switches},
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     start_new_session=True,  # Ctrl-C is for this process

@@ -47,7 +47,7 @@ def _settings(options: RunOptions) -> dict[str, Any]:
         "no_repeat_ngram_size": decoding.no_repeat_ngram,
         "suppress_sequences": [[NAMES[PAD]], [NAMES[BOS]]],
         "return_end_token": True,
-        "return_scores": True,
+        "return_scores": options.scores or decoding.beam > 1,
         "return_attention": options.alignment or decoding.replace_unknown,
         "max_input_length": 0,
         "use_vmap": decoding.shortlist,
@@ -69,7 +69,7 @@ class Said:
     """One answer as CTranslate2 gives it: the names of its tokens, with EOS if it was reached."""
 
     names: list[str]
-    score: float
+    score: float  # 0 where no scores are asked for
     looked: list[list[float]]  # a row for each name, a column for each token of the source; empty unless asked for
     logprobs: tuple[float, ...] = ()  # of each name; empty unless scores are asked for
 
@@ -225,7 +225,8 @@ class CTranslate2Engine(LightEngine[str, list[Answer]]):
 
 def _said(result: Any) -> list[Said]:
     looked = result.attention or [[] for _ in result.hypotheses]
-    return [Said(*each) for each in zip(result.hypotheses, result.scores, looked, strict=True)]
+    scores = result.scores or [0.0] * len(result.hypotheses)
+    return [Said(*each) for each in zip(result.hypotheses, scores, looked, strict=True)]
 
 
 def _scored(pending: Pending, said: list[list[Said]], length_penalty: float) -> list[list[Said]]:

@@ -13,6 +13,7 @@ import platform
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -20,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from regard import durable
 from regard.data.whole import read_bytes
 from regard.directory import WEIGHTS, ModelDirectory, read_note, sum_of
-from regard.engines.ctranslate2.instructions import VARIABLE, flags
+from regard.engines.ctranslate2.switches import Switches, said_of_the_cpu
 from regard.errors import RegardError
 from regard.tasks.base import Judgement
 
@@ -54,7 +55,7 @@ class Record(BaseModel):
     p: float
     float32_per_second: float  # inputs
     int8_per_second: float
-    forced: str | None = None  # the instruction set that CTranslate2 is to be told, if it is faster than its own choice
+    switches: dict[str, str] = {}  # what CTranslate2 is to be told, where that is faster than its own choice
 
     @property
     def verdict(self) -> Literal["int8", "float32"]:
@@ -66,11 +67,12 @@ class Record(BaseModel):
     def __str__(self) -> str:
         """As a sentence for people."""
         used = "is used from now on" if self.verdict == "int8" else "is not used"
-        forced = f"; {VARIABLE}={self.forced} is faster, and is set from now on" if self.forced else ""
+        told = " ".join(f"{name}={value}" for name, value in self.switches.items())
+        faster = f"; {told} is faster, and is set from now on" if told else ""
         return (
             f"int8 {used}: {self.metric} {self.int8:.2f}, and {self.float32:.2f} in float32 "
             f"(p = {self.p:.2f}, {self.examples:,} examples); {self.int8_per_second:,.1f} inputs/s, and "
-            f"{self.float32_per_second:,.1f} in float32, with {self.identity.instructions}{forced}"
+            f"{self.float32_per_second:,.1f} in float32, with {self.identity.instructions}{faster}"
         )
 
 
@@ -110,14 +112,19 @@ def identity_of(directory: ModelDirectory) -> Identity:
 
 def instruction_set() -> str:
     """The architecture of the CPU, and the best of the instructions for products of int8 that it has."""
-    if said := flags():
+    if said := said_of_the_cpu():
         best = [flag for flag in FLAGS if flag in said]
         return " ".join([platform.machine(), *best[:1]])
     return f"{platform.machine()} {platform.processor()}".strip()
 
 
 def keep(
-    directory: ModelDirectory, judged: Judgement, speeds: Speeds, *, examples: int, forced: str | None = None
+    directory: ModelDirectory,
+    judged: Judgement,
+    speeds: Speeds,
+    *,
+    examples: int,
+    switches: Switches = MappingProxyType({}),
 ) -> Record:
     """Write what was found; records of other instruction sets stay."""
     record = Record(
@@ -128,7 +135,7 @@ def keep(
         float32=judged.first,
         int8=judged.second,
         p=judged.p,
-        forced=forced,
+        switches=dict(switches),
         **{f"{name}_per_second": value for name, value in asdict(speeds).items()},
     )
     others = [each for each in _records(directory) if each.identity.instructions != record.identity.instructions]
@@ -151,10 +158,10 @@ def kept(directory: ModelDirectory) -> Record | None:
     return next((record for record in records if record.identity == now), None)
 
 
-def forced(directory: ModelDirectory) -> str | None:
-    """The instruction set that CTranslate2 is to be told for this model on this machine."""
+def switches_of(directory: ModelDirectory) -> Switches:
+    """What CTranslate2 is to be told for this model on this machine."""
     record = kept(directory)
-    return None if record is None else record.forced
+    return {} if record is None else record.switches
 
 
 def _records(directory: ModelDirectory) -> list[Record]:
