@@ -1,6 +1,7 @@
 """One run of a comparison, in a process of its own, so that its peak memory is that of this run alone.
 
-Its arguments are RECIPE.toml MODEL RESULT.json SHOW, where SHOW is "show" or "quiet". The result holds the peak memory and the scores, with what each example adds to them. An error is written there too.
+Its arguments are RECIPE.toml MODEL RESULT.json SHOW, where SHOW is "show" or "quiet". The result holds the peak memory
+and the scores, with what each example adds to them. An error is written there too.
 """
 
 from __future__ import annotations
