@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from regard.look import page
 from regard.look.palette import CLASSES, SEQUENTIAL, distinct, ramp
@@ -62,6 +64,14 @@ def test_a_picture_has_a_bar_of_colours_a_whole_title_and_the_notes():
     assert "cut to 256 tokens" in found
 
 
+@pytest.mark.parametrize("title", ["A MAN WITH 10 WAGONS " * 12, "W" * 300], ids=["words", "one word"])
+def test_no_line_of_a_title_or_of_the_notes_reaches_the_edge(title: str):
+    with Image.open(io.BytesIO(draw(made(title=title, notes=(title,)), ".png"))) as image:
+        pixels = np.asarray(image.convert("L"))
+    edge = 6  # constrained layout leaves 8 pixels around axes
+    assert pixels[:, :edge].min() == pixels[:, -edge:].min() == 255
+
+
 def test_an_svg_keeps_every_character():
     assert "注意" in text_of(draw(made(("注意", "b", "c")), ".svg"))
 
@@ -69,7 +79,7 @@ def test_an_svg_keeps_every_character():
 @pytest.mark.parametrize("suffix", [".png", ".pdf"])
 def test_a_character_that_no_font_has_is_a_square_and_is_named(suffix: str, monkeypatch: pytest.MonkeyPatch):
     written: list[str] = []
-    monkeypatch.setattr(sheet, "_wrapped", lambda text, _inches: written.append(text) or text)
+    monkeypatch.setattr(sheet, "_wrapped", lambda text, *_: written.append(text) or text)
     own = sheet._characters
     monkeypatch.setattr(sheet, "_characters", lambda path: own(path) - {ord("ж")})
     draw(made(("ж", "b", "c")), suffix)

@@ -211,7 +211,7 @@ def _one_number(x: Tensor, a: Tensor) -> Tensor:
     """
     if a.dim() == 2:
         return x @ a
-    spread = torch.block_diag(*a.unbind())
+    spread = (a * torch.eye(len(a), dtype=a.dtype, device=a.device).unsqueeze(1)).flatten(0, 1)
     return (x.transpose(-2, -3).flatten(-2) @ spread).transpose(-1, -2).unsqueeze(-1)
 
 

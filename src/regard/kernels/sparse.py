@@ -57,22 +57,16 @@ class Cells:
             return self
         return Cells(self.rows.to(device), self.columns.to(device), self.starts.to(device), self.size)
 
-    def copies(self, count: int) -> Cells:
-        """The cells of a matrix with this one `count` times on its diagonal: `count` heads on one graph are one head on
-        `count` graphs."""
-        known = self._copies.get(count)
+    def heads(self, count: int) -> Heads:
+        """These cells for each of `count` heads."""
+        known = self._heads.get(count)
         if known is None:
-            known = self._copies[count] = self._copied(count)
+            known = self._heads[count] = Heads.of(self, count)
         return known
 
     @cached_property
-    def _copies(self) -> dict[int, Cells]:
-        return {1: self}
-
-    def _copied(self, count: int) -> Cells:
-        (height, width), each = self.size, torch.arange(count, device=self.rows.device).unsqueeze(1)
-        rows, columns = (self.rows + each * height).flatten(), (self.columns + each * width).flatten()
-        return Cells.sorted(rows, columns, (count * height, count * width))
+    def _heads(self) -> dict[int, Heads]:
+        return {}
 
     @cached_property
     def by_columns(self) -> tuple[Tensor, Tensor]:
@@ -91,6 +85,43 @@ class Cells:
         """The cells of the transposed matrix; its values are those at `by_columns[0]`."""
         order, starts = self.by_columns
         return Cells(self.columns[order], self.rows[order], starts, (self.size[1], self.size[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """The cells of H matrices (R, C) as those of one matrix (R·H, C·H): row i of head h is its row i·H + h.
+
+    So a tensor (R, H, D) is already a matrix (R·H, D), and nothing is copied.
+
+    order    (E·H,) where the value of each of its cells stands in values (E, H)
+    back     (E·H,) the opposite
+    turned   (E·H,) as `order`, for the transposed cells
+    """
+
+    cells: Cells
+    order: Tensor
+    back: Tensor
+    turned: Tensor
+
+    @classmethod
+    def of(cls, cells: Cells, count: int) -> Heads:
+        if count == 1:
+            return cls(cells, cells.places, cells.places, cells.by_columns[0])
+        rows, columns = ((x.long().unsqueeze(1) * count + torch.arange(count, device=x.device)).flatten()
+                         for x in (cells.rows, cells.columns))  # fmt: skip
+        order = torch.argsort(rows, stable=True)
+        spread = Cells.sorted(rows[order], columns[order], (count * cells.size[0], count * cells.size[1]))
+        kind = spread.rows.dtype
+        turned = order[spread.by_columns[0]]
+        return cls(spread, order.to(kind), torch.argsort(order).to(kind), turned.to(kind))
+
+    def ordered(self, values: Tensor) -> Tensor:
+        """values (E, H) in the order of the cells: (E·H,)"""
+        return values.squeeze(1) if values.shape[1] == 1 else values.flatten().index_select(0, self.order)
+
+    def as_given(self, values: Tensor, count: int) -> Tensor:
+        """The opposite of `ordered`: (E·H,) → (E, H)"""
+        return values.unsqueeze(1) if count == 1 else values.index_select(0, self.back).view(-1, count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,22 +171,19 @@ class _Mixed(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, values: Tensor, dense: Tensor, cells: Cells) -> Tensor:
         context.save_for_backward(values, dense)
-        context.cells = cells
-        return _products(cells, values, dense)
+        context.heads = heads = cells.heads(values.shape[1])
+        return _product(heads.cells, heads.ordered(values), dense)
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, above: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         values, dense = context.saved_tensors
-        cells: Cells = context.cells
+        heads: Heads = context.heads
         to_values = to_dense = None
         if context.needs_input_grad[0]:
-            heads, width = dense.shape[1:]
-            both = above.flatten(1).index_select(0, cells.rows).mul_(dense.flatten(1).index_select(0, cells.columns))
-            ones = torch.eye(heads, dtype=both.dtype, device=both.device).repeat_interleave(width, 0)  # (H·D, H)
-            to_values = both @ ones  # the sum over D, which a product computes fastest
+            to_values = heads.as_given(_sampled(heads.cells, above, dense), values.shape[1])
         if context.needs_input_grad[1]:
-            to_dense = _products(cells.transposed, values.index_select(0, cells.by_columns[0]), above)
+            to_dense = _product(heads.cells.transposed, values.flatten().index_select(0, heads.turned), above)
         return to_values, to_dense, None
 
 
@@ -209,12 +237,16 @@ class _Softmax(torch.autograd.Function):
         return moved.addcmul_(weights, _row_sums(cells, moved).index_select(0, cells.rows), value=-1), None
 
 
-def _products(cells: Cells, values: Tensor, dense: Tensor) -> Tensor:
-    """values (E, H), dense (C, H, D) → (R, H, D), all heads in one product."""
-    heads, copies = values.shape[1], cells.copies(values.shape[1])
-    rows = dense.transpose(0, 1).reshape(-1, dense.shape[2])  # (H·C, D)
-    out = _times(copies.starts, copies.columns, values.T.reshape(-1), rows)
-    return out.unflatten(0, (heads, -1)).transpose(0, 1)
+def _product(cells: Cells, values: Tensor, dense: Tensor) -> Tensor:
+    """The values of cells (R·H, C·H) times dense (C, H, D): (R, H, D)"""
+    return _times(cells.starts, cells.columns, values, dense.flatten(0, 1)).unflatten(0, (-1, dense.shape[1]))
+
+
+def _sampled(cells: Cells, left: Tensor, right: Tensor) -> Tensor:
+    """left_i · right_j of each cell (i, j) of (R·H, C·H): left (R, H, D), right (C, H, D) → a number for each cell"""
+    pattern = _matrix(cells.starts, cells.columns, left.new_zeros(len(cells)), cells.size[1])
+    left, right = left.flatten(0, 1), right.flatten(0, 1)
+    return torch.sparse.sampled_addmm(pattern, left, right.T, beta=0.0).values()
 
 
 def _row_sums(cells: Cells, x: Tensor) -> Tensor:
@@ -229,10 +261,17 @@ def _sums(starts: Tensor, order: Tensor, x: Tensor) -> Tensor:
 
 
 def _times(starts: Tensor, columns: Tensor, values: Tensor, dense: Tensor) -> Tensor:
-    """A matrix in compressed rows times dense (C, D): (R, D). The indices were checked when the cells were made."""
-    with torch.autocast(values.device.type, enabled=False):  # there is no sparse product in half precision
-        size = (len(starts) - 1, len(dense))
-        return torch.sparse_csr_tensor(starts, columns, values, size, check_invariants=False) @ dense
+    """A matrix in compressed rows times dense (C, D): (R, D)"""
+    matrix, device = _matrix(starts, columns, values, len(dense)), values.device.type
+    if not torch.is_autocast_enabled(device):
+        return matrix @ dense
+    with torch.autocast(device, enabled=False):  # there is no sparse product in half precision
+        return matrix @ dense
+
+
+def _matrix(starts: Tensor, columns: Tensor, values: Tensor, width: int) -> Tensor:
+    """A matrix in compressed rows, `width` wide. The indices were checked when the cells were made."""
+    return torch.sparse_csr_tensor(starts, columns, values, (len(starts) - 1, width), check_invariants=False)
 
 
 def _starts(rows: Tensor, count: int) -> Tensor:

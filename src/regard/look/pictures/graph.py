@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from regard.look.record import Map, Record
 
-SIZE = 9.0, 6.5
+SIZE = 7.5, 5.5
 MOST_NAMES = 80  # with more nodes, only the one asked for and those that it looks at are named
 MARKERS = "osD^v"  # the first has the first eight classes, the next the next eight
 WIDEST = 6.0
@@ -68,7 +68,7 @@ def _edges(axis: Axes, seen: Neighbours, places: NDArray[numpy.float64]) -> None
         if edge in own and weight >= WORTH_A_NUMBER:
             box = {"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
             at = 0.4 * places[seen.subject or 0] + 0.6 * places[own[edge]]
-            axis.text(at[0], at[1], f"{weight:.2f}", ha="center", va="center", fontsize=6, bbox=box, zorder=2)
+            axis.text(at[0], at[1], f"{weight:.2f}", ha="center", va="center", fontsize=8, bbox=box, zorder=2)
 
 
 def _nodes(axis: Axes, seen: Neighbours, places: NDArray[numpy.float64], classes: list[str]) -> None:
@@ -93,7 +93,7 @@ def _nodes(axis: Axes, seen: Neighbours, places: NDArray[numpy.float64], classes
         if name:
             axis.scatter([], [], s=60.0, color=colour, edgecolors=INK, marker=marker, label=classes[number])
     if seen.classes:
-        axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
+        axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=9, title="label")
 
 
 def _names(axis: Axes, seen: Neighbours, places: NDArray[numpy.float64], names: list[str]) -> None:
@@ -107,7 +107,7 @@ def _names(axis: Axes, seen: Neighbours, places: NDArray[numpy.float64], names: 
                 (10 if main else 6, 0),
                 textcoords="offset points",
                 va="center",
-                fontsize=9 if main else 7,
+                fontsize=10 if main else 9,
                 weight="bold" if main else "normal",
                 color=INK,
                 zorder=4,

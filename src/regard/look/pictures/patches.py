@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from regard.look.record import Map, Record
 
-ACROSS = 6  # panels in a row
-SIDE = 2.2  # inches of the longer side of a panel
+ACROSS = 4  # panels in a row, so that names are readable where the picture is shown small
+SIDE = 2.0  # inches of the longer side of a panel
 
 
 def sheet(record: Record, chosen: Map) -> Sheet:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import io
-import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
-
-from rich.cells import cell_len, chop_cells
 
 from regard.look.show import LONGEST, notes, printable
 
@@ -21,7 +18,10 @@ if TYPE_CHECKING:
     from regard.look.record import Map, Record
 
 TITLE = 600  # characters of a title
-PER_INCH = 13  # characters of a title in an inch
+TITLE_SIZE, NOTE_SIZE = 10, 8  # points
+USUAL, LINE_HEIGHT = 3, 0.17  # breaks of lines that the size of a drawing allows for, and inches for each more
+FINE = 100  # points at which widths are measured
+FILLED = 0.96  # how much of the width of a drawing a line of the title or of the notes may fill
 FONT = "DejaVu Sans"  # comes with matplotlib
 STYLE = {
     "font.size": 9,
@@ -80,22 +80,64 @@ def finished(sheet: Sheet, suffix: str) -> bytes:
         below.append(f"{MISSING} stands for characters that no font of this computer has: {points}.")
     with rc_context({**STYLE, "font.family": families}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)  # an .svg keeps such characters
-        figure = Figure(figsize=sheet.size, layout="constrained")
+        room = FILLED * 72 * sheet.size[0]  # points
+        title = _wrapped(sheet.title.translate(gaps), room, families, TITLE_SIZE)
+        beneath = _wrapped("\n".join(below), room, families, NOTE_SIZE)
+        more = LINE_HEIGHT * max(title.count("\n") + beneath.count("\n") - USUAL, 0)
+        figure = Figure(figsize=(sheet.size[0], sheet.size[1] + more), layout="constrained")
         sheet.paint(figure, lambda text: text.translate(gaps))
-        figure.suptitle(_wrapped(sheet.title.translate(gaps), sheet.size[0]), fontsize=10)
-        if below:
-            figure.supxlabel(_wrapped("\n".join(below), sheet.size[0]), fontsize=8)
+        figure.suptitle(title, fontsize=TITLE_SIZE)
+        if beneath:
+            figure.supxlabel(beneath, fontsize=NOTE_SIZE)
         written = io.BytesIO()
         metadata = {"Date": None} if suffix == ".svg" else None
         figure.savefig(written, format=suffix.lstrip("."), dpi=200, metadata=metadata)
     return written.getvalue()
 
 
-def _wrapped(text: str, inches: float) -> str:
-    """The text in lines that fit into `inches`; some characters are twice as wide."""
-    width = max(int(inches * PER_INCH), 24)
-    lines = [line for part in text.split("\n") for line in textwrap.wrap(part, width) or [""]]
-    return "\n".join("\n".join(chop_cells(line, width)) if cell_len(line) > width else line for line in lines)
+def _wrapped(text: str, room: float, families: Sequence[str], size: float) -> str:
+    """The text in lines that are at most `room` points wide in these fonts; a word that is wider is cut."""
+    lines = []
+    for part in text.split("\n"):
+        line = ""
+        for word in part.split(" "):
+            longer = f"{line} {word}" if line else word
+            if _points(longer, families, size) <= room:
+                line = longer
+                continue
+            *whole, word = _chopped(word, room, families, size)
+            lines += [line] * bool(line) + whole
+            line = word
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _chopped(word: str, room: float, families: Sequence[str], size: float) -> list[str]:
+    """The word in pieces that are at most `room` points wide; one piece, unless it is wider."""
+    pieces = [""]
+    for character in word:
+        if pieces[-1] and _points(pieces[-1] + character, families, size) > room:
+            pieces.append("")
+        pieces[-1] += character
+    return pieces
+
+
+def _points(text: str, families: Sequence[str], size: float) -> float:
+    """The width of a line of text, in points: the sum of its characters, without kerning."""
+    return size * sum(_advance(character, tuple(families)) for character in text)
+
+
+@cache
+def _advance(character: str, families: tuple[str, ...]) -> float:
+    """The width of a character in the first font that has it, as a share of the size of the font; 1 if none has."""
+    from matplotlib.ft2font import FT2Font, LoadFlags
+
+    path = next((path for path in map(_file, families) if ord(character) in _characters(path)), None)
+    if path is None:
+        return 1.0
+    font = FT2Font(path)
+    font.set_size(FINE, 72)
+    return float(font.load_char(ord(character), LoadFlags.NO_HINTING).linearHoriAdvance) / 65536 / FINE
 
 
 def _fonts(text: str) -> tuple[list[str], str]:
