@@ -69,6 +69,7 @@ def test_a_terminal_gets_a_bar():
     assert "validation" in text
 
 
-def test_a_budget_of_minutes_bounds_the_time_left():
-    last = shown(terminal=False, steps=10**6, minutes=0.002).splitlines()[-1]
-    assert last.endswith("00:00 left")
+def test_until_a_run_is_planned_its_budget_of_minutes_bounds_the_time_left():
+    run, progress = toy(steps=10**6, minutes=2.0), Progress(console=Console(file=io.StringIO()))
+    progress.first, run.step, run.preparing, run.seconds = (0, 0.0), 10, 5.0, 25.0
+    assert progress.left(run, now=25.0) == "01:30 left"
