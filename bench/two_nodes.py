@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -66,7 +67,10 @@ def _require_rights() -> None:
 
 @contextmanager
 def _nodes() -> Iterator[None]:
-    """Within, there are two namespaces with a cable between them."""
+    """Within, there are two namespaces with a cable between them. SIGTERM, as of `timeout`, ends the `with` too; what a
+    killed run has left is removed first."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    _remove()
     try:
         for node in NODES:
             _ip("netns", "add", node)
@@ -78,9 +82,14 @@ def _nodes() -> Iterator[None]:
             _ip("-n", node, "link", "set", "lo", "up")
         yield
     finally:
-        for node in NODES:  # a cable goes with the namespaces that its ends are in
-            subprocess.run(["ip", "netns", "delete", node], check=False, capture_output=True)
-        subprocess.run(["ip", "link", "delete", CABLE[0]], check=False, capture_output=True)
+        _remove()
+        signal.signal(signal.SIGTERM, before)
+
+
+def _remove() -> None:
+    for node in NODES:  # a cable goes with the namespaces that its ends are in
+        subprocess.run(["ip", "netns", "delete", node], check=False, capture_output=True)
+    subprocess.run(["ip", "link", "delete", CABLE[0]], check=False, capture_output=True)
 
 
 def _ip(*words: str) -> None:
