@@ -159,3 +159,15 @@ def test_many_lines_are_measured_by_once_and_answered_the_same(tmp_path, monkeyp
     before = note.stat().st_mtime_ns
     assert [found[0].text for found in answer(open_both(directory)[1], TEXTS, request)] == expected
     assert note.stat().st_mtime_ns == before
+
+
+def test_the_plan_of_one_text_is_left_when_more_come(made, monkeypatch):
+    monkeypatch.setattr(measure, "cores", lambda: 2)
+    _, translator = open_both(made["rotary"])
+    request = RunOptions(DecodingConfig(beam=1, max_length=8))
+    one = answer(translator, TEXTS[:1], request)
+    assert translator._engine.num_translators == 1
+    assert answer(translator, TEXTS, request)[:1] == one
+    assert translator._engine.num_translators == 2
+    answer(translator, TEXTS[:1], request)
+    assert translator._engine.num_translators == 2

@@ -1,7 +1,7 @@
 """Lists of inputs are answered by the engine that `regard run` would choose, in a process without torch.
 
-A process takes about as long to start as torch takes for some dozens of short texts, so a shorter list does not start
-one. Once it runs, it answers every call. Torch answers whatever the files on disk would not: see `_obstacle`.
+Starting a process costs about as much as answering some dozens of short texts in torch, so a shorter list does not
+start one. Once it runs, it answers every call. Torch answers whatever the files on disk would not: see `_obstacle`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from regard.engines.light import AnyLightEngine
 from regard.errors import RegardError
 from regard.tasks.base import TOGETHER, RunOptions
 
-STARTS = 64  # inputs of a list that starts the process; docs/fast.md says how this was measured
+STARTS = 32  # inputs of a list that starts the process: small models of pairs were measured, greedy and with a beam
 TRIES = 2  # processes that may end while they answer a list
 
 
