@@ -8,6 +8,7 @@ from toy_run import Following, toy, validate
 
 from regard.training import watchers
 from regard.training.loop import fit
+from regard.training.plan import Plan
 from regard.training.progress import Progress
 
 
@@ -69,7 +70,10 @@ def test_a_terminal_gets_a_bar():
     assert "validation" in text
 
 
-def test_until_a_run_is_planned_its_budget_of_minutes_bounds_the_time_left():
-    run, progress = toy(steps=10**6, minutes=2.0), Progress(console=Console(file=io.StringIO()))
-    progress.first, run.step, run.preparing, run.seconds = (0, 0.0), 10, 5.0, 25.0
-    assert progress.left(run, now=25.0) == "01:30 left"
+def test_a_budget_of_minutes_bounds_the_time_left_until_there_is_a_plan():
+    run, progress = toy(steps=10_000, minutes=1), Progress(console=Console(file=io.StringIO()))
+    run.step, run.preparing, run.seconds, progress.first = 100, 8.0, 40.0, (1, 0.0)
+    assert progress.left(run, now=99.0) == "00:12 left"
+    run.plan = Plan.made(run.config, step=50, steps=3700)
+    run.config = run.plan.applied(run.config)
+    assert progress.left(run, now=99.0) == "1:00:00 left"

@@ -189,7 +189,8 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
         return Objective("loss")
 
     def quick_exam(self, valid: Text, batches: Stream[BlockBatch]) -> Exam:
-        return Exam("nothing beside the loss", lambda _model: {})
+        tokens = sum(batch.targets for batch in batches.in_order())
+        return Exam("nothing beside the loss", lambda _model: {}, work=tokens)
 
     def exam(self, examples: Text, options: RunOptions, *, tokenize: str = "13a") -> Exam:
         with tempfile.TemporaryDirectory() as folder:
@@ -197,7 +198,8 @@ class Write(Task[WriteData, Text, str, list[Answer], BlockBatch]):
             if not len(tokens):
                 raise RegardError(f"{examples} has no token to evaluate on; name another file")
             tokens = replace(tokens, ids=numpy.array(tokens.ids))
-        return Exam(f"{len(tokens):,} tokens", lambda model: self.scores(model, tokens))
+        read = 2 * len(tokens)  # windows overlap by half
+        return Exam(f"{len(tokens):,} tokens", lambda model: self.scores(model, tokens), work=read)
 
     def losses(self, model: nn.Module, ids: Ids) -> Tensor:
         """−log P of each token of a text, in order. (n,)"""
