@@ -113,6 +113,8 @@ def test_two_models_share_one_scale_of_colours(show: Open):
     page = show(strong, weak, at="head=1")
     playwright.expect(page.locator(LEGEND)).to_have_text(["1.0000", "1.0000"])
     playwright.expect(page.locator("[data-note=scale]").last).to_have_text("One scale for all pictures.")
+    drawn = "[...document.querySelectorAll('.heat-map .base')].every(each => each.parentElement.dataset.geometry)"
+    page.wait_for_function(drawn)  # maps are drawn when they come into view
     colours = page.locator(".heat-map .base").evaluate_all(
         """all => all.map(canvas => {
             const [left, top, width, height] = canvas.parentElement.dataset.geometry.split(" ").map(Number);
