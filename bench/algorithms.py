@@ -1,12 +1,12 @@
 """The Universal Transformer beside the plain one on inputs longer than those learned (Dehghani 2019, table 4).
 
     python -m bench algorithms
-    python -m bench algorithms --rule addition --longest 12 --steps 2000
+    python -m bench algorithms --rule addition --longest 12 --steps 4000
 
 Three models of the same width learn the same rule on the same examples: a Transformer with as many layers as the
 Universal Transformer has steps, a Universal Transformer that always counts positions from 0, and one that counts them
 from a random number while it learns, as in the paper. Each is then asked for inputs of the lengths learned and of
-longer ones. A symbol is right if it stands in its place.
+longer ones. A symbol is right if it stands in its place. Numbers begin with their lowest digit, as in tensor2tensor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regard import recipes
 from regard.api import Model, load, train
 from regard.data import made
 
-RULES = ("copy", "addition")
+RULES = {"copy": "", "addition": "&first=lowest"}  # and their settings
 SYSTEMS = {
     "Transformer": 'kind = "transformer"',
     "Universal, from 0": 'kind = "universal"',
@@ -32,8 +32,8 @@ SYSTEMS = {
 RECIPE = """
 task = "transcribe"
 [data]
-train = "{rule}:train?longest={longest}&examples=50000"
-valid = "{rule}:valid?longest={longest}&examples=100"
+train = "{rule}:train?longest={longest}&examples=50000{more}"
+valid = "{rule}:valid?longest={longest}&examples=100{more}"
 [tokenizer]
 kind = "words"
 vocabulary = 16
@@ -87,7 +87,7 @@ def _learned(rule: str, system: str, options: argparse.Namespace, out: Path) -> 
         return load(out)
     settings = {name: getattr(options, name) for name in ("longest", "layers", "steps", "rate", "threads")}
     kind = SYSTEMS[system].format(offset=2 * options.longest)
-    text = RECIPE.format(rule=rule, kind=kind, half=max(options.steps // 2, 1), **settings)
+    text = RECIPE.format(rule=rule, more=RULES[rule], kind=kind, half=max(options.steps // 2, 1), **settings)
     return train(recipes.parse(text, where=f"{rule}, {system}"), out=out, show=True)
 
 
@@ -95,7 +95,7 @@ def by_length(model: Model, rule: str, longest: int) -> list[dict[str, float | s
     """How many symbols and how many whole answers are right, in percent: lengths as learned, half more, twice."""
     rows: list[dict[str, float | str]] = []
     for low, high in ((3, longest), (longest + 1, 3 * longest // 2), (3 * longest // 2 + 1, 2 * longest)):
-        asked = list(made.rows(f"{rule}:test?shortest={low}&longest={high}&examples={EXAMPLES}"))
+        asked = list(made.rows(f"{rule}:test?shortest={low}&longest={high}&examples={EXAMPLES}{RULES[rule]}"))
         said = [found[0].text.split() for found in model.answers([text for text, _ in asked])]
         scores = scored(said, [target.split() for _, target in asked])
         rows.append({"lengths": f"{low} to {high}", **scores})

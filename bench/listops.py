@@ -1,11 +1,13 @@
 """ListOps by each form of attention, beside two baselines that cannot see how the list is nested.
 
-    python -m bench listops [--longest 2000] [--short-steps 1500] [--steps 1000] [--attention exact] …
+    python -m bench listops [--longest 64 512 2000] [--steps 2000 1000 200] [--attention exact] …
 
-Every form learns the recipe `listops` twice: first lists of up to 64 tokens, then, from these weights and with half the
-rate, lists of up to --longest tokens among short ones. All forms have the same examples and steps, and are scored on
-the test part of the long lists. With --out, models are kept there; a model that exists is resumed, or only scored if it
-is complete. Each form learns in a process of its own, whose peak of memory is printed; minutes are of both parts.
+Every form learns the recipe `listops` in stages: first lists of up to 64 tokens, then, from these weights and with half
+the rate, lists of up to each further length, among those of before. All forms have the same examples and steps, and are
+scored on the test lists of each stage. A window and the blocks of Big Bird see all of a list of 64 tokens, so these
+forms are exact attention in the first stage, and take over its weights. With --out, models are kept there; a model that
+exists is resumed, or only scored if it is complete. Each model learns in a process of its own, whose peak of memory is
+printed.
 
     root operation    the most frequent value for the operation that comes first
     bag of words      multinomial logistic regression on how often each token occurs, and how many tokens there are
@@ -21,6 +23,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +35,15 @@ from torch.nn import functional as F
 
 from regard.api import train
 from regard.data import made
+from regard.errors import RegardError
 
 FORMS = ("exact", "window", "big_bird", "linformer", "performer")
-EXAMPLES = 40_000  # long ones to learn from
-SHORT = "longest=64&shortest=4"
-SHORT_EXAMPLES = 200_000
-SHORT_RATE, RATE_AFTER = 1e-3, 5e-4  # the highest learning rates
-SHORT_TOKENS, TOKENS_AFTER = 8192, 16384  # of a batch
+SEE_ALL_OF_SHORT = ("window", "big_bird")
+SHORT = 64  # tokens of a list that a window and the blocks of Big Bird see as a whole
+LONGEST, STEPS = (SHORT, 512, 2000), (2000, 1000, 200)
+EXAMPLES, SHORT_EXAMPLES = 40_000, 200_000  # to learn from
+RATE_FIRST, RATE_AFTER = 1e-3, 5e-4  # the highest learning rates
+TOKENS_FIRST, TOKENS_AFTER = 8192, 16384  # of a batch
 EPOCHS, RATE, TOGETHER = 40, 0.02, 512  # of the bag of words
 UNITS = 1 << 20 if sys.platform == "darwin" else 1 << 10  # in a megabyte, as the system counts its peak
 
@@ -46,33 +51,52 @@ Rows = Sequence[tuple[str, str]]
 
 
 def main(arguments: list[str]) -> None:
-    options = _parser().parse_args(arguments)
-    out = options.out or Path(tempfile.mkdtemp(prefix="regard-listops-"))
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if len(options.longest) != len(options.steps):
+        parser.error("--longest and --steps have one number for each stage")
     if options.alone:
-        print(json.dumps(_learn(options.alone, options, out / options.alone)))
+        form, stage = options.alone
+        print(json.dumps(_learn(form, int(stage), options)))
         return
-    learned, tested = (list(made.rows(_name(part, options.longest))) for part in ("train", "test"))
-    rows: list[dict[str, Any]] = [
-        {"name": "root operation, most frequent value", "accuracy": by_root(learned, tested)},
-        {"name": "bag of words", "accuracy": by_counts(learned, tested)},
-    ]
-    for form in options.attention or FORMS:
-        rows.append({"name": form, **_apart(form, arguments, out)})
+    options.out = options.out or Path(tempfile.mkdtemp(prefix="regard-listops-"))
+    console = Console(stderr=options.json)
+    stages = []
+    for stage, longest in enumerate(options.longest):
+        learned, tested = (list(islice(made.rows(_name(part, longest)), EXAMPLES)) for part in ("train", "test"))
+        rows = [
+            {"name": "root operation, most frequent value", "accuracy": by_root(learned, tested)},
+            {"name": "bag of words", "accuracy": by_counts(learned, tested)},
+        ]
+        forms = [_form(form, longest) for form in options.attention or FORMS]
+        for form in dict.fromkeys(forms):
+            rows.append({"name": form, **_apart(form, stage, arguments, options.out)})
+        stages.append({"longest": longest, "rows": rows})
+        console.print(_table(longest, rows))
     if options.json:
-        print(json.dumps(rows, indent=2))
-        return
-    table = Table(
-        *("", "accuracy", "of short lists", "minutes", "steps", "texts/s", "peak MB"),
-        title=f"ListOps to {options.longest} tokens",
-    )
+        print(json.dumps(stages, indent=2))
+
+
+def _table(longest: int, rows: list[dict[str, Any]]) -> Table:
+    table = Table("", "accuracy", "steps", "minutes", "texts/s", "peak MB", title=f"ListOps to {longest} tokens")
     for row in rows:
-        table.add_row(row["name"], f"{row['accuracy']:.1f} %", *(_cost(row) if "steps" in row else []))
-    Console().print(table)
+        spent = (
+            [
+                f"{row['steps']:,}",
+                f"{row['seconds'] / 60:.1f}",
+                f"{row['texts_per_second']:,.0f}",
+                f"{row['peak']:,.0f}",
+            ]
+            if "steps" in row
+            else []
+        )
+        table.add_row(row["name"], f"{row['accuracy']:.1f} %", *spent)
+    return table
 
 
-def _cost(row: dict[str, Any]) -> list[str]:
-    spent = [f"{row[key]:,.0f}" for key in ("steps", "tokens_per_second", "peak")]
-    return [f"{row['short']:.1f} %", f"{row['seconds'] / 60:.1f}", *spent]
+def _form(form: str, longest: int) -> str:
+    """The form that stands for it on lists of up to `longest` tokens."""
+    return "exact" if longest <= SHORT and form in SEE_ALL_OF_SHORT else form
 
 
 def by_root(learned: Rows, tested: Rows) -> float:
@@ -116,66 +140,64 @@ def _counted(rows: Rows, words: dict[str, int]) -> tuple[Tensor, Tensor]:
     return x.log1p(), torch.tensor([int(value) for _, value in rows])
 
 
-def _apart(form: str, arguments: list[str], out: Path) -> dict[str, Any]:
-    """What a process that learns one form of attention found."""
-    command = [sys.executable, "-m", "bench", "listops", *arguments, "--out", str(out), "--alone", form]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+def _apart(form: str, stage: int, arguments: list[str], out: Path) -> dict[str, Any]:
+    """What a process that learns one stage with one form of attention found."""
+    command = [sys.executable, "-m", "bench", "listops", *arguments, "--out", str(out), "--alone", form, str(stage)]
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise RegardError(f"{form}, stage {stage + 1}: its process ended with code {done.returncode}; see above")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def _learn(form: str, options: argparse.Namespace, out: Path) -> dict[str, Any]:
-    parts = {part: _name(part, options.longest) for part in ("train", "valid", "test")}
-    short = f"listops:train?{SHORT}&examples={SHORT_EXAMPLES}"
-    begun = _train(
-        out / "short",
-        {"train": short, "valid": f"listops:valid?{SHORT}", "test": f"listops:test?{SHORT}"},
-        [f"model.attention={form}", f"training.learning_rate={SHORT_RATE}", f"training.batch_tokens={SHORT_TOKENS}"],
-        options,
-        options.short_steps,
-    )
-    ended = _train(
-        out / "long",
-        {**parts, "train": [short, parts["train"]]},
-        [
-            *(f"model.attention={form}", f"model.body={out / 'short'}"),
-            *(f"training.learning_rate={RATE_AFTER}", f"training.batch_tokens={TOKENS_AFTER}"),
-        ],
-        options,
-        options.steps,
-    )
+def _learn(form: str, stage: int, options: argparse.Namespace) -> dict[str, Any]:
+    lengths = options.longest[: stage + 1]
+    data = {
+        "train": [_name("train", longest) for longest in lengths],
+        "valid": _name("valid", lengths[-1]),
+        "test": _name("test", lengths[-1]),
+    }
+    rate, tokens = (RATE_FIRST, TOKENS_FIRST) if len(lengths) == 1 else (RATE_AFTER, TOKENS_AFTER)
+    changes = [
+        *(f"data.{part}={json.dumps(names)}" for part, names in data.items()),
+        f"model.attention={form}",
+        f"training.steps={options.steps[stage]}",
+        f"training.learning_rate={rate}",
+        f"training.batch_tokens={tokens}",
+    ]
+    if len(lengths) > 1:
+        changes.append(f"model.body={_directory(form, lengths[-2], options.out)}")
+    out = _directory(form, lengths[-1], options.out)
+    report = train("listops", out=out, changes=[*changes, *options.set], show=sys.stderr.isatty()).report
     return {
-        "accuracy": ended["scores"]["accuracy"],
-        "short": begun["scores"]["accuracy"],
-        **{name: begun[name] + ended[name] for name in ("seconds", "steps")},
-        **{name: ended[name] for name in ("tokens_per_second", "parameters")},
+        "accuracy": report["scores"]["accuracy"],
+        **{name: report[name] for name in ("seconds", "steps", "parameters")},
+        "texts_per_second": report["tokens_per_second"],
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / UNITS,
     }
 
 
-def _train(
-    out: Path, parts: dict[str, Any], changes: list[str], options: argparse.Namespace, steps: int
-) -> dict[str, Any]:
-    data = [f"data.{part}={json.dumps(names)}" for part, names in parts.items()]
-    changes = [*data, *changes, f"training.steps={steps}", *options.set]
-    return train("listops", out=out, changes=changes, show=sys.stderr.isatty()).report
+def _directory(form: str, longest: int, out: Path) -> Path:
+    return out / _form(form, longest) / f"to-{longest}"
 
 
 def _name(part: str, longest: int) -> str:
-    amount = f"&examples={EXAMPLES}" if part == "train" else ""
-    return f"listops:{part}?longest={longest}{amount}"
+    shortest = "&shortest=4" if longest <= SHORT else ""
+    amount = f"&examples={SHORT_EXAMPLES if longest <= SHORT else EXAMPLES}" if part == "train" else ""
+    return f"listops:{part}?longest={longest}{shortest}{amount}"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench listops", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--longest", type=int, default=512, help="tokens of the longest lists: 512 or 2000")
+    parser.add_argument(
+        "--longest", type=int, nargs="+", default=LONGEST, help="tokens of the longest lists of a stage"
+    )
+    parser.add_argument("--steps", type=int, nargs="+", default=STEPS, help="updates of a stage")
     parser.add_argument("--attention", action="append", choices=FORMS, help="only this form; may be given again")
-    parser.add_argument("--short-steps", type=int, default=1500, help="updates on short lists")
-    parser.add_argument("--steps", type=int, default=1000, help="updates on long lists")
     parser.add_argument("--out", type=Path, help="the folder of the models; those that exist are resumed")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--alone", choices=FORMS, help=argparse.SUPPRESS)
+    parser.add_argument("--alone", nargs=2, help=argparse.SUPPRESS)
     return parser

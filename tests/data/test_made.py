@@ -160,6 +160,9 @@ def test_copy_reverse_and_addition_are_what_they_say(seed: int) -> None:
     assert int(left) + int(right) == int(target.replace(" ", ""))
     assert 5 <= len(text.split()) <= 12
     assert (str(int(left)), str(int(right))) == (left, right)
+    text, target = made.RULES["addition"](shortest=5, longest=12, first="lowest").draw(random)
+    left, right = (int(number[::-1]) for number in text.replace(" ", "").split("+"))
+    assert str(left + right) == target.replace(" ", "")[::-1]
 
 
 @pytest.mark.parametrize(
@@ -169,6 +172,7 @@ def test_copy_reverse_and_addition_are_what_they_say(seed: int) -> None:
         ("listops:train?longst=40", "longest"),
         ("listops:train?longest=many", "longest"),
         ("listops:train?examples=0", "examples"),
+        ("addition:train?first=middle", "first"),
         ("listops:train?shortest=3", "at least 4 tokens"),
         ("listops:train?shortest=600", "no shorter than the shortest"),
         ("listops:train?arguments=1", "arguments"),

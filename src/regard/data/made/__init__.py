@@ -25,7 +25,7 @@ from regard.checking import Settings, check
 from regard.data.made import algorithms, drawn, listops, sets
 from regard.errors import RegardError, cut
 
-VERSION = 2  # changes when a rule does, so that what was kept of it is made anew
+VERSION = 3  # changes when a rule does, so that what was kept of it is made anew
 SEED = 1  # of the examples of every rule
 PARTS = {"train": 20_000, "valid": 1_000, "test": 2_000}  # examples, unless `examples` is given
 TEST, VALID = 10, 10  # percent of all possible examples

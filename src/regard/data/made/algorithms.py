@@ -2,14 +2,14 @@
 
 copy      3 1 4        →  3 1 4
 reverse   3 1 4        →  4 1 3
-addition  4 1 + 7      →  4 8           most significant digit first
+addition  4 1 + 7      →  4 8           with first = lowest: 1 4 + 7 → 8 4, as in tensor2tensor
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from random import Random
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import PositiveInt, model_validator
 
@@ -54,15 +54,23 @@ class Reverse(Digits):
 
 
 class Addition(Digits):
-    """The sum of two numbers, which have `shortest` to `longest` symbols together with the plus between them."""
+    """The sum of two numbers, which have `shortest` to `longest` symbols together with the plus between them.
+
+    With `first = lowest` each digit of the sum depends on what is written before it and on one pair of digits of the
+    input; with `highest` it depends on all carries.
+    """
 
     shortest: PositiveInt = 3
+    first: Literal["highest", "lowest"] = "highest"  # the digit that a number begins with
 
     def draw(self, random: Random) -> tuple[str, str]:
         digits = max(random.randint(self.shortest, self.longest), 3) - 1
         first = random.randint(1, digits - 1)
         left, right = (self._number(random, length) for length in (first, digits - first))
-        return " ".join([*str(left), "+", *str(right)]), " ".join(str(left + right))
+        return " ".join([*self._written(left), "+", *self._written(right)]), " ".join(self._written(left + right))
+
+    def _written(self, number: int) -> str:
+        return str(number)[:: 1 if self.first == "highest" else -1]
 
     @staticmethod
     def _number(random: Random, digits: int) -> int:
