@@ -52,6 +52,10 @@ WORKS = {
     "serve": ("bench.serve:main", "`regard serve` under load beside the same model offline: speed, memory, start"),
     "serve-fuzz": ("bench.serve_fuzz:main", "`regard serve` asked what schemathesis generates: no 5xx"),
     "multi30k": ("bench.recipes:multi30k", "the Multi30k recipe beside the published score"),
+    "diversified": (
+        "bench.diversified:main",
+        "Multi30k with answers of two models, one for each direction, beside the published score",
+    ),
     "g2p": ("bench.recipes:g2p", "the pronunciation recipe beside published error rates"),
     "shakespeare": ("bench.language:shakespeare", "the shakespeare recipe beside nanoGPT's published loss"),
     "wikitext2": ("bench.language:wikitext2", "the wikitext2 recipe, shortened: perplexity after so many minutes"),
