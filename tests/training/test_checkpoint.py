@@ -30,7 +30,8 @@ from regard.training.weights import load_weights, to_bytes, weights_of
 
 @pytest.mark.usefixtures("unsynced")
 @pytest.mark.parametrize(
-    "changes", [{}, {"ema": 0.9}, {"average_of": "best"}, {"checkpoint_every": 4, "validate_every": 3}]
+    "changes",
+    [{}, {"ema": 0.9}, {"average_of": "best"}, {"checkpoint_every": 4, "validate_every": 3}, {"optimiser": "muon"}],
 )
 def test_interrupted_at_every_step_a_run_ends_the_same(tmp_path, changes):
     whole, checkpoints = train(tmp_path / "whole", steps=17, **changes)

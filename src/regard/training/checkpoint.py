@@ -28,7 +28,7 @@ from regard.data.streams import Laned
 from regard.directory import WEIGHTS
 from regard.errors import RegardError
 from regard.tasks.base import Remembers
-from regard.training import averaging, randomness
+from regard.training import averaging, optimiser, randomness
 from regard.training.distribution import Crew
 from regard.training.run import Run
 from regard.training.sharding import is_divided, like, local
@@ -49,7 +49,6 @@ from regard.training.stored import (
 )
 from regard.training.weights import Tensors, to_bytes, weights_of
 
-MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # of Adam, for each parameter
 REMEMBERED = "remembered/"  # before the names of what a task remembers
 
 Value = TypeVar("Value")
@@ -142,12 +141,14 @@ class Checkpoints:
 
     def _mine(self, tensors: Tensors, run: Run) -> Tensors:
         """What this process writes of tensors: its rows of those that are divided; the leading one writes the rest."""
-        single = {key for name, each in run.whole.named_parameters() if not each.dim() for key in _keys(name)}
+        kept = _optimised(run)
+        scalars = [name for name, each in run.whole.named_parameters() if not each.dim()]
+        single = {key for name in scalars for key in _keys(name, kept.get(name, frozenset()))}
         rows = {key: local(each) for key, each in tensors.items() if self.crew.leads or is_divided(each)}
         if isinstance(run.batches, Laned):
             lanes = run.batches.lanes(run.epoch)
-            kept = {key: each for key, each in tensors.items() if key.startswith(REMEMBERED)}
-            rows |= {key: each[: lanes.stop - lanes.start] for key, each in kept.items()}
+            remembered = {key: each for key, each in tensors.items() if key.startswith(REMEMBERED)}
+            rows |= {key: each[: lanes.stop - lanes.start] for key, each in remembered.items()}
         some = {key: each for key, each in rows.items() if self.crew.leads or len(each)}
         return {key: each.view(()) if key in single else each for key, each in some.items()}
 
@@ -326,7 +327,7 @@ def _restore_generators(tensors: Tensors, numbers: Generators) -> None:
 
 
 def _optimiser_tensors(run: Run) -> Tensors:
-    """Adam's moments and counts as optimiser/<parameter>/<which>."""
+    """The moments and counts of the optimiser as optimiser/<parameter>/<which>."""
     moments = run.optimiser.state_dict()["state"]
     return {
         f"optimiser/{name}/{which}": tensor
@@ -346,10 +347,14 @@ def _restore_optimiser(run: Run, tensors: Tensors) -> None:
     run.optimiser.load_state_dict(state)
 
 
-def _optimised(run: Run) -> list[str]:
-    """Names of the parameters in the order in which the optimiser counts them."""
+def _optimised(run: Run) -> dict[str, frozenset[str]]:
+    """Names of the parameters in the order in which the optimiser counts them, and of what it keeps for each."""
     names = {id(parameter): name for name, parameter in run.model.named_parameters()}
-    return [names[id(parameter)] for group in run.optimiser.param_groups for parameter in group["params"]]
+    return {
+        names[id(parameter)]: optimiser.kept(run.optimiser, group)
+        for group in run.optimiser.param_groups
+        for parameter in group["params"]
+    }
 
 
 def _read(checkpoint: Path, run: Run) -> Saved:
@@ -370,10 +375,10 @@ def _read(checkpoint: Path, run: Run) -> Saved:
         own = Read(_under("model/", training.tensors), _under("model/", training.shapes))
         require_same_kind(run.whole, own, origin=checkpoint / TRAINING)
     parameters = dict(run.whole.named_parameters())
-    for name in _optimised(run):
+    for name, kept in _optimised(run).items():
         moments = _under(f"optimiser/{name}/", training.tensors)
         shapes = _under(f"optimiser/{name}/", training.shapes)
-        expected = {which: () if which == "step" else tuple(parameters[name].shape) for which in MOMENTS}
+        expected = {which: () if which == "step" else tuple(parameters[name].shape) for which in kept}
         if moments and shapes != expected:
             raise DamagedError(f"{TRAINING} does not hold the moments of {name}")
         if not all(tensor.is_floating_point() for tensor in moments.values()):
@@ -386,15 +391,16 @@ def _needed(run: Run) -> dict[str, slice]:
     if run.shards is None:
         return {}
     needed: dict[str, slice] = {}
+    kept = _optimised(run)
     for name, parameter in run.whole.named_parameters():
         rows = run.shards.rows(parameter.shape[0] if parameter.dim() else 1)
-        needed |= dict.fromkeys(_keys(name), rows)
+        needed |= dict.fromkeys(_keys(name, kept.get(name, frozenset())), rows)
     return needed
 
 
-def _keys(name: str) -> list[str]:
+def _keys(name: str, kept: frozenset[str]) -> list[str]:
     """What the tensors of a checkpoint are called that have the shape of the weight of that name."""
-    moments = [f"optimiser/{name}/{which}" for which in MOMENTS if which != "step"]
+    moments = [f"optimiser/{name}/{which}" for which in kept if which != "step"]
     return [name, f"model/{name}", *moments]
 
 

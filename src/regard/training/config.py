@@ -42,7 +42,10 @@ class TrainingConfig(Settings):
     )
     warmup: int = Field(1000, ge=0, le=MOST_STEPS, description="steps of linear rise to the highest rate")
     schedule: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
-    optimiser: Literal["adam", "adamw"] = "adam"
+    optimiser: Literal["adam", "adamw", "muon"] = Field(
+        "adam", description="muon: matrices by Muon, which needs fewer steps, and everything else by AdamW"
+    )
+    momentum: Share = Field(0.95, description="muon: memory of the gradient of a matrix")
     betas: tuple[Share, Share] = Field(
         (0.9, 0.98), strict=False, description="memory of the gradient's mean and of its square"
     )
@@ -107,6 +110,11 @@ class TrainingConfig(Settings):
             raise ValueError(
                 f'average_of="best" ranks every checkpoint by its validation, but validate_every={self.validate_every} '
                 f"skips some at checkpoint_every={self.checkpoint_every}; try checkpoint_every={self.validate_every}"
+            )
+        if self.distribution.kind == "sharded" and self.optimiser == "muon":
+            raise ValueError(
+                'optimiser="muon" needs whole matrices, and distribution.kind="sharded" divides them; try '
+                'distribution.kind="replicated", or optimiser="adamw"'
             )
         if self.distribution.kind == "sharded" and self.device.startswith("mps"):
             raise ValueError(
