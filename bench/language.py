@@ -26,6 +26,7 @@ NANOGPT = [
     "model.hidden=512",
     "training.learning_rate=0.001",
     "training.lowest_rate=0.0001",
+    "training.optimiser=adamw",
     "training.betas=[0.9, 0.99]",
 ]
 
