@@ -1,6 +1,6 @@
 """ListOps by each form of attention, beside two baselines that cannot see how the list is nested.
 
-    python -m bench listops [--longest 64 512 2000] [--steps 2000 1000 200] [--attention exact] …
+    python -m bench listops [--longest 64 512 2000] [--steps 1000 700 150] [--attention exact] …
 
 Every form learns the recipe `listops` in stages: first lists of up to 64 tokens, then, from these weights and with half
 the rate, lists of up to each further length, among those of before. All forms have the same examples and steps, and are
@@ -40,9 +40,9 @@ from regard.errors import RegardError
 FORMS = ("exact", "window", "big_bird", "linformer", "performer")
 SEE_ALL_OF_SHORT = ("window", "big_bird")
 SHORT = 64  # tokens of a list that a window and the blocks of Big Bird see as a whole
-LONGEST, STEPS = (SHORT, 512, 2000), (2000, 1000, 200)
+LONGEST, STEPS = (SHORT, 512, 2000), (1000, 700, 150)
 EXAMPLES, SHORT_EXAMPLES = 40_000, 200_000  # to learn from
-RATE_FIRST, RATE_AFTER = 1e-3, 5e-4  # the highest learning rates
+RATE_FIRST, RATE_AFTER = 2e-3, 1e-3  # the highest learning rates
 TOKENS_FIRST, TOKENS_AFTER = 8192, 16384  # of a batch
 EPOCHS, RATE, TOGETHER = 40, 0.02, 512  # of the bag of words
 UNITS = 1 << 20 if sys.platform == "darwin" else 1 << 10  # in a megabyte, as the system counts its peak

@@ -142,3 +142,34 @@ def test_value_dropout_drops_what_is_mixed_and_leaves_the_weights_as_they_are() 
     kept = alone != 0
     assert 0 < kept.sum() < len(kept)
     torch.testing.assert_close(alone[kept], 2 * all_of_it[kept])
+
+
+@pytest.mark.parametrize("score", ["gat", "gatv2"])
+def test_each_head_drops_features_of_its_own(score: str) -> None:
+    """Head h of every map is W_h (x ⊙ m_h), whether the features are sparse or not."""
+    x, _ = graph()
+    heads, two = HEADS, score == "gatv2"
+    layer = GraphAttention(
+        FEATURES, WIDTH, heads=heads, score=score, dropout=0.5, attention_dropout=0.0, dropout_by_head=True
+    ).double()
+    masks = 2.0 * (torch.rand(heads, NODES, FEATURES) < 0.5)
+    pairs = x.nonzero()
+    of_cells = masks[:, pairs[:, 0], pairs[:, 1]].T  # (E, H)
+    weights = layer.project.weight.view(1 + two, heads, WIDTH, FEATURES)
+    expected = torch.stack([(x * masks[h]) @ part[h].T for part in weights for h in range(heads)], 1).flatten(1)
+    if two:
+        expected = expected + layer.project.bias
+    for features, mask in ((x, masks), (sparse(x), of_cells)):
+        found = layer.project.by_head(features, lambda values, mask=mask: values * mask, heads=heads)
+        torch.testing.assert_close(found, expected.unsqueeze(0))
+
+
+@pytest.mark.parametrize("of_sparse", [True, False])
+def test_without_dropout_heads_apart_are_heads_together(of_sparse: bool) -> None:
+    x, pairs = graph()
+    torch.manual_seed(3)
+    apart = GraphAttention(
+        FEATURES, WIDTH, heads=HEADS, score="gat", dropout=0.0, attention_dropout=0.0, dropout_by_head=True
+    ).double()
+    features, cells = sparse(x) if of_sparse else x, Cells.of(pairs, (NODES, NODES))
+    torch.testing.assert_close(apart.train()(features, cells), apart.eval()(features, cells))

@@ -34,6 +34,7 @@ class GATConfig(ModelConfig):
     dropout: float = Share  # on the features that a layer reads
     attention_dropout: float = Share  # on the weights
     value_dropout: float = Field(default=0.0, ge=0.0, lt=1.0)  # on the projected features that the weights mix
+    dropout_by_head: bool = False  # each head drops features of its own, and not all heads the same
     residual: bool = False  # a layer adds the features that it reads to its result
 
     @model_validator(mode="after")
@@ -63,6 +64,7 @@ class GAT(nn.Module):
                 dropout=config.dropout,
                 attention_dropout=config.attention_dropout,
                 value_dropout=config.value_dropout,
+                dropout_by_head=config.dropout_by_head,
                 residual=config.residual,
                 concatenate=concatenate,
             )
