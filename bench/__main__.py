@@ -18,6 +18,7 @@ WORKS = {
     "decode-latency": ("bench.decoding_speed:latency", "answering one sentence at a time, beside three peers"),
     "train-gpt": ("bench.writing_speed:training", "learning, GPT in two sizes: tokens/s beside Hugging Face's GPT-2"),
     "generate": ("bench.writing_speed:generating", "writing with a GPT, 1 and 16 texts at a time, beside `generate`"),
+    "profile": ("bench.profile:main", "where the time of a training step goes, operation by operation"),
     "train-vit": ("bench.see:speed", "learning, ViT: pictures/s beside Hugging Face's ViT"),
     "run": ("bench.end_to_end:main", "`regard run` from text to text beside CTranslate2 driven by hand"),
     "startup": ("bench.startup:main", "a cold process to one translated sentence, beside transformers"),
