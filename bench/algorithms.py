@@ -50,6 +50,7 @@ batch_tokens = 1024
 learning_rate = {rate}
 warmup = 100
 schedule = "cosine"
+optimiser = "{optimiser}"
 validate_every = {half}
 checkpoint_every = {half}
 threads = {threads}
@@ -69,6 +70,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--layers", type=int, default=4, help="layers of the one, steps of the other")
     parser.add_argument("--steps", type=int, default=800, help="updates to make")
     parser.add_argument("--rate", type=float, default=0.002, help="highest learning rate")
+    parser.add_argument("--optimiser", choices=["adam", "adamw", "muon"], default="adam")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="keep the models here; models that are there are not learned again")
     parser.add_argument("--json", action="store_true")
@@ -85,7 +87,7 @@ def main(arguments: list[str]) -> None:
 def _learned(rule: str, system: str, options: argparse.Namespace, out: Path) -> Model:
     if (out / "report.json").exists():
         return load(out)
-    settings = {name: getattr(options, name) for name in ("longest", "layers", "steps", "rate", "threads")}
+    settings = {name: getattr(options, name) for name in ("longest", "layers", "steps", "rate", "optimiser", "threads")}
     kind = SYSTEMS[system].format(offset=2 * options.longest)
     text = RECIPE.format(rule=rule, more=RULES[rule], kind=kind, half=max(options.steps // 2, 1), **settings)
     return train(recipes.parse(text, where=f"{rule}, {system}"), out=out, show=True)
