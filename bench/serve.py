@@ -5,7 +5,7 @@
 64 clients send one sentence in each request, and four clients send 64 sentences in each request; the latter also to a
 server of one CTranslate2 call for each sentence, which is how LibreTranslate answers a list. Beside them stand the same
 sentences by the same engine in one process without a server. The first answer is that of a model which was converted
-before; memory is that of all processes of the server, before and after --grow requests.
+before; memory is that of all processes of the server, before and after --grow requests, which as many have warmed up.
 
 Every answer is compared with the offline one. The load generator is a process of its own on the same cores, and the
 result says how much of them it took.
@@ -248,10 +248,11 @@ def told(name: str, loads: Sequence[Loaded]) -> str:
 
 def grown(server: Server, single: list[Body], given: argparse.Namespace) -> str:
     """How the memory of all processes of the server grows."""
+    server.load(single, clients=given.clients, requests=given.grow)
     before = server.memory()
     server.load(single, clients=given.clients, requests=given.grow)
     after = server.memory()
     return (
-        f"memory of all processes: {before / 1e6:.0f} MB, and {after / 1e6:.0f} MB after {given.grow:,} more requests "
-        f"({after / before - 1:+.2%})"
+        f"memory of all processes: {before / 1e6:.0f} MB after {given.grow:,} requests to warm up, and "
+        f"{after / 1e6:.0f} MB after {given.grow:,} more requests ({after / before - 1:+.2%})"
     )

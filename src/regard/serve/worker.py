@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,10 +35,12 @@ from regard.serve.registry import Facts, mark_of
 from regard.serve.texts.sentences import split
 from regard.tasks.base import AnySurface
 
-PROBE = 0.25  # seconds that measuring a model may take
+PROBE = 0.6  # seconds that measuring a model may take
+TRIES = 2  # of each batch, of which the faster counts: other work may run beside
 PIECES = 16  # tokens of the text that a model is measured by
-GAIN = 1.05  # a batch twice as large pays if it answers so many times as many tokens a second
 LARGEST = 64  # texts in the largest batch that is measured
+AS_FAST = 0.9  # a batch is as fast as the fastest if it answers this share of its texts a second
+SLOW = 0.5  # at this share, larger batches are not tried
 
 
 class Opened(Protocol):
@@ -163,12 +166,13 @@ class Worker:
             except (RegardError, CutWarning):
                 answers = [self._alone(model, each, options, detailed=detailed) for _, each in asked]
         results: list[Message] = [{"refused": refused.get(place)} for place in range(len(message["inputs"]))]
-        for (place, each), answer in zip(asked, answers, strict=True):
+        reads = _reads(model, [each for _, each in asked])
+        for (place, _), answer, read in zip(asked, answers, reads, strict=True):
             if isinstance(answer, RegardError):
                 results[place] = {"refused": str(answer)}
             else:
                 said = model.surface.tokens(answer)
-                results[place] = {"found": model.surface.to_json(answer), "read": _read(model, each), "said": said}
+                results[place] = {"found": model.surface.to_json(answer), "read": read, "said": said}
         return {"results": results}
 
     def _alone(self, model: Opened, asked: object, options: Mapping[str, Any], *, detailed: bool) -> object:
@@ -201,7 +205,7 @@ class Worker:
                     self.channel.send({"id": message["id"], "piece": piece})
             except CutWarning as warning:
                 raise too_long(warning) from None
-        return {"read": _read(model, asked), "said": said}
+        return {"read": sum(_reads(model, [asked])), "said": said}
 
     def _split(self, message: Message) -> Message:
         model = self._model(message)
@@ -263,22 +267,26 @@ def line_of(surface: AnySurface, line: str) -> object:
         raise RegardError(f"JSON is expected, such as {surface.example}") from None
 
 
-def _read(model: Opened, asked: object) -> int:
-    """How many tokens an input has; 0 where it is not made of tokens."""
+def _reads(model: Opened, asked: Sequence[object]) -> list[int]:
+    """How many tokens each input has; 0 where it is not made of tokens."""
     if model.tokenizers is None:
-        return 0
-    texts = [asked] if isinstance(asked, str) else [each for each in _parts(asked) if isinstance(each, str)]
-    return sum(map(len, model.tokenizers.source.encode(texts))) if texts else 0
+        return [0] * len(asked)
+    texts = [[part for part in _parts(each) if isinstance(part, str)] for each in asked]
+    lengths = map(len, model.tokenizers.source.encode([text for several in texts for text in several]))
+    return [sum(islice(lengths, len(several))) for several in texts]
 
 
 def _parts(asked: object) -> Iterator[object]:
-    for each in asked if isinstance(asked, tuple | list) else ():
-        yield each
-        yield from _parts(each)
+    """An input that is one thing, or all that it is made of."""
+    if isinstance(asked, tuple | list):
+        for each in asked:
+            yield from _parts(each)
+    else:
+        yield asked
 
 
 def measured(model: Opened) -> tuple[int | None, float | None]:
-    """The tokens to answer together, more of which would not be answered faster, and the seconds for one text.
+    """The tokens to answer together, as many as are answered about as fast as any number, and the seconds for one text.
 
     The text is made of tokens of the vocabulary. None where the model does not read plain texts.
     """
@@ -295,13 +303,19 @@ def measured(model: Opened) -> tuple[int | None, float | None]:
     begun, rates = time.perf_counter(), dict[int, float]()
     size, single = 1, 0.0
     while size <= LARGEST and time.perf_counter() - begun < PROBE:
-        start = time.perf_counter()
-        model.answers([asked] * size, {}, detailed=False)
-        taken = time.perf_counter() - start
+        taken = min(_seconds(model, [asked] * size) for _ in range(TRIES))
         single = single or taken
         rates[size] = size / taken
-        if rates[size] < GAIN * rates.get(size // 2, 0.0):
+        if rates[size] < SLOW * max(rates.values()):
             break
         size *= 2
-    best = max(rates, key=rates.__getitem__)
+    fast = AS_FAST * max(rates.values())
+    best = max(size for size, rate in rates.items() if rate >= fast)
     return best * (PIECES + 1), single
+
+
+def _seconds(model: Opened, asked: Sequence[object]) -> float:
+    """How long a batch takes."""
+    start = time.perf_counter()
+    model.answers(asked, {}, detailed=False)
+    return time.perf_counter() - start

@@ -205,14 +205,18 @@ class CTranslate2Engine(LightEngine[str, list[Answer]]):
         said = [_said(result.result()) for result in pending.results]
         if pending.asked and options.scores and not options.decoding.coverage_penalty:
             said = _scored(pending, said, options.decoding.length_penalty)
+        numbers = [[self._numbers[name] for name in each.words] for several in said for each in several]
+        decoded = iter(zip(numbers, self.tokenizers.target.decode(numbers), strict=True))
         found = dict(zip(pending.asked, said, strict=True))
         nothing = replace(NOTHING, alignment=() if options.alignment else None, pieces=() if options.tokens else None)
         for row, text in enumerate(pending.texts):
-            yield [self._answer(text, each, options) for each in found[row]] if row in found else [nothing]
+            if row in found:
+                yield [self._answer(text, each, *next(decoded), options) for each in found[row]]
+            else:
+                yield [nothing]
 
-    def _answer(self, source: str, said: Said, options: RunOptions) -> Answer:
-        tokens = tuple(self._numbers[name] for name in said.words)
-        (text,) = self.tokenizers.target.decode([list(tokens)])
+    def _answer(self, source: str, said: Said, numbers: list[int], text: str, options: RunOptions) -> Answer:
+        tokens = tuple(numbers)
         looked = said.looked[: len(tokens)]
         if options.decoding.replace_unknown:
             unknown = (row.index(max(row)) for row, token in zip(looked, tokens, strict=True) if token == UNK)
