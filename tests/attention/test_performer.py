@@ -100,6 +100,14 @@ def test_features_are_drawn_anew_on_a_schedule_that_the_weights_carry():
     assert torch.equal(model.float().directions(x.float()).of_keys, model.directions(x).of_keys.float())
 
 
+def test_evaluation_has_the_features_of_the_last_pass_of_training():
+    """A model that is judged right before new features are due has learned nothing about those."""
+    model, x = made(redraw=3), x_of(1, 4)
+    for _ in range(7):
+        learned = model.train().directions(x).of_keys
+        assert torch.equal(model.eval().directions(x).of_keys, learned)
+
+
 def test_layers_have_features_of_their_own():
     torch.manual_seed(0)
     first = Performer(16, heads=2, seed=0)

@@ -33,8 +33,9 @@ from regard.errors import RegardError
 class Performer(MultiHead):
     """MultiHead over itself by positive random features.   x (B, Q, M) → (B, Q, M)
 
-    The features are drawn anew after every `redraw` forward passes of training. The buffer `drawing` holds a seed and
-    the number of passes so far; with them a resumed run, and a loaded model, draws the same features.
+    Every `redraw` forward passes of training, the next one draws new features; evaluation has those of the last one.
+    The buffer `drawing` holds a seed and the number of passes so far; with them a resumed run, and a loaded model,
+    draws the same features.
     """
 
     REDRAW: ClassVar[int] = 1000  # training steps
@@ -106,7 +107,8 @@ class Performer(MultiHead):
         seed, passes = self.drawing.tolist()
         if self.training:
             self.drawing[1] += 1
-        which = (seed, self.seed, passes // self.redraw)
+        last = passes if self.training else max(passes - 1, 0)
+        which = (seed, self.seed, last // self.redraw)
         if self._drawn is None or self._drawn[0] != which:
             w = draw(self.features, self.head_width, hyperbolic=self.hyperbolic, seed=_one_seed(which))
             self._drawn = which, Directions.balanced(w)
