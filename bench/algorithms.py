@@ -1,7 +1,7 @@
 """The Universal Transformer beside the plain one on inputs longer than those learned (Dehghani 2019, table 4).
 
     python -m bench algorithms
-    python -m bench algorithms --rule addition --longest 12 --steps 4000
+    python -m bench algorithms --rule addition --longest 12 --steps 5000 --rate 0.003 --optimiser muon
 
 Three models of the same width learn the same rule on the same examples: a Transformer with as many layers as the
 Universal Transformer has steps, a Universal Transformer that always counts positions from 0, and one that counts them
