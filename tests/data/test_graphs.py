@@ -82,7 +82,10 @@ def test_edges_count_once_whatever_is_written(tmp_path: Path) -> None:
         ({"edges": None}, "has no array 'edges'"),
         ({"features": None}, "has neither features nor feat_indptr"),
         ({"features": numpy.where(DENSE == 2, numpy.nan, DENSE)}, "features of node 2 are not finite numbers"),
-        ({"features": numpy.where(DENSE == 2, 1e300, DENSE.astype(float))}, "features of node 2 are not finite numbers"),
+        (
+            {"features": numpy.where(DENSE == 2, 1e300, DENSE.astype(float))},
+            "features of node 2 are not finite numbers",
+        ),
         ({"labels": numpy.array(0)}, "labels is a single value; expected one for each node"),
         ({"num_nodes": numpy.array([], dtype=int)}, "num_nodes has shape (0,); expected one number"),
         ({"features": None, **COMPRESSED, "feat_shape": numpy.array([4])}, "not the compressed rows"),

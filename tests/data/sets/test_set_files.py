@@ -85,7 +85,10 @@ def test_made_sets_are_what_they_say():
         ('{"set": [1, [2]], "label": 1}', "a.jsonl:2: element 2 of the set is [2] and the first is 1"),
         ('{"set": [[1, "a"]], "label": 1}', "a.jsonl:2: element 1 of the set holds 'a', which is no number"),
         ('{"set": [true], "label": 1}', "a.jsonl:2: element 1 of the set is True; a set is a list"),
-        ('{"set": [[1, 2], [3, -1e31]], "label": 1}', "a.jsonl:2: element 2 of the set holds -1e+31; numbers up to 1e+30"),
+        (
+            '{"set": [[1, 2], [3, -1e31]], "label": 1}',
+            "a.jsonl:2: element 2 of the set holds -1e+31; numbers up to 1e+30",
+        ),
         ('{"set": [1], "label": 1e200}', "a.jsonl:2: the label is 1e+200; numbers up to 1e+30 are read"),
         ('{"set": [1, null], "label": 1}', "a.jsonl:2: element 2 of the set is None"),
         ('{"set": [1' + 400 * "0" + '], "label": 1}', "a.jsonl:2: the set holds a whole number that is too large"),
