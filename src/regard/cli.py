@@ -525,7 +525,7 @@ def export(
 
         export(model, out)
         judge_once(model, seconds=60)
-    print(f"{out} holds the model for {to}, and its tokenizers")
+    print(f"{out} holds the model for {to}")
 
 
 @app.command("import")
