@@ -195,8 +195,8 @@ def _columns(name: str, given: Columns) -> tuple[Column, Column]:
     if given.path is not None and given.label is not None:
         return given.path, given.label
     if not without_packing(name).endswith(TABLES[:2]):
-        path, label = (next((word for word in words if has_column(name, word)), words[0]) for words in (PATHS, LABELS))
-        return given.path or path, given.label or label
+        known = [next((word for word in words if has_column(name, word)), words[0]) for words in (PATHS, LABELS)]
+        return given.path or known[0], given.label or known[1]
     rows = _first_rows(name, 50)
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
     path = given.path or next((rows[0][header.index(word)] for word in PATHS if word in header), None)
