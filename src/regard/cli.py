@@ -323,7 +323,7 @@ def run(
         {name: value for name, value in given.items() if value is not None},
         as_json=as_json,
         at_once=not text and sys.stdin.isatty(),  # someone who types wants an answer to each line
-        named="text" if text else "line",
+        named="input" if text else "line",
     )
 
 
@@ -525,7 +525,7 @@ def export(
 
         export(model, out)
         judge_once(model, seconds=60)
-    print(f"{out} holds the model for {to}, and its tokenizers")
+    print(f"{out} holds the model for {to}")
 
 
 @app.command("import")

@@ -82,6 +82,14 @@ def test_edges_count_once_whatever_is_written(tmp_path: Path) -> None:
         ({"edges": None}, "has no array 'edges'"),
         ({"features": None}, "has neither features nor feat_indptr"),
         ({"features": numpy.where(DENSE == 2, numpy.nan, DENSE)}, "features of node 2 are not finite numbers"),
+        (
+            {"features": numpy.where(DENSE == 2, 1e300, DENSE.astype(float))},
+            "features of node 2 are not finite numbers",
+        ),
+        ({"labels": numpy.array(0)}, "labels is a single value; expected one for each node"),
+        ({"num_nodes": numpy.array([], dtype=int)}, "num_nodes has shape (0,); expected one number"),
+        ({"features": None, **COMPRESSED, "feat_shape": numpy.array([4])}, "not the compressed rows"),
+        ({"features": None, **COMPRESSED, "feat_data": numpy.array(1.0)}, "not the compressed rows"),
         ({"labels": numpy.array([0, 1])}, "the arrays differ in the number of nodes"),
         ({"labels": numpy.array([0, -3, 0, 1])}, "labels has -3 for node 1"),
         ({"train_idx": numpy.array([0, 9])}, "train_idx: row 1 is [9]"),
@@ -95,6 +103,18 @@ def test_arrays_that_cannot_be_right_are_named(tmp_path: Path, changes: dict[str
     with pytest.raises(RegardError) as error:
         read_graph(write(tmp_path, **changes), Reading())
     assert sentence in str(error.value)
+
+
+def test_an_array_without_a_name_is_no_graph(tmp_path: Path) -> None:
+    with (tmp_path / "g.npz").open("wb") as file:
+        numpy.save(file, DENSE)
+    with pytest.raises(RegardError, match=r"g\.npz is not a sound \.npz file \(it holds one array without a name"):
+        read_graph(str(tmp_path / "g.npz"), Reading())
+
+
+def test_a_graph_may_have_no_edges(tmp_path: Path) -> None:
+    graph = read_graph(write(tmp_path, edges=numpy.zeros((0, 2))), Reading())
+    assert pairs(graph) == {(node, node) for node in range(4)}
 
 
 NODES = "id,label,split,a,b\nann,x,train,1,0\nbob,y,train,0,2\ncid,x,valid,1,1\ndan,,,3,4\n"
@@ -131,6 +151,8 @@ def test_tables_of_nodes_and_edges(tmp_path: Path, edges: str, form: str) -> Non
         (NODES, "ann,bob\nann,eve\n", "e.csv:2 names the node 'eve', which"),
         (NODES.replace("0,2", "0,many"), "ann,bob\n", "n.csv:3 has 'many' in the column 'b'"),
         (NODES.replace("0,2", "0,nan"), "ann,bob\n", "n.csv:3 has 'nan' in the column 'b'"),
+        (NODES.replace("0,2", "0,1e39"), "ann,bob\n", "n.csv:3 has '1e39' in the column 'b'"),
+        (NODES.replace("a,b", "a,a"), "ann,bob\n", "n.csv has more than one column 'a'"),
         (NODES.replace("0,2", "0,"), "ann,bob\n", "n.csv:3 has '' in the column 'b'"),
         (NODES.replace("bob", "ann"), "ann,ann\n", "n.csv:3 has the id 'ann' of "),
         (NODES.replace("bob", ""), "ann,ann\n", "n.csv:3 has no id"),
@@ -146,6 +168,13 @@ def test_rows_that_cannot_be_right_are_named(tmp_path: Path, nodes: str, edges: 
     with pytest.raises(RegardError) as error:
         read_graph(str(tmp_path / "e.csv"), Reading(str(tmp_path / "n.csv")))
     assert sentence in str(error.value)
+
+
+def test_features_may_differ_in_small_and_large_letters_alone(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text(NODES.replace("a,b", "a,A"))
+    (tmp_path / "e.csv").write_text("ann,bob\n")
+    graph = read_graph(str(tmp_path / "e.csv"), Reading(str(tmp_path / "n.csv"), normalise=False))
+    assert dense(graph.features).tolist() == [[1, 0], [0, 2], [1, 1], [3, 4]]
 
 
 def drawn(nodes: int = 60, edges: int = 200) -> Graph:

@@ -178,6 +178,15 @@ def test_a_graph_without_edges_or_classes_is_drawn():
     assert printed(alone)
 
 
+def test_a_node_that_looks_at_nothing_is_told():
+    record = made(made_media.citations())
+    weights = main_map(record).weights.clone()
+    weights[:, 0] = 0
+    record = replace(record, maps=(replace(main_map(record), weights=weights),))
+    assert "paper 0 (theory) looks at\n  nothing\n" in printed(record)
+    assert "paper 0 looks at nothing." in text_of(record)
+
+
 def test_a_node_without_a_class_has_no_entry_in_the_legend():
     weights = torch.tensor([[[0.2, 0.8], [0.0, 1.0]]])
     side = Side(("a", "b"), "nodes", edges=((0, 1),), labels=("first", ""))

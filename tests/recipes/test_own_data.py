@@ -104,6 +104,9 @@ OTHERS = {
     "tags.jsonl": ("tags", jsonl({"tokens": ["a"], "ner_tags": ["O"]})),
     "spaces.conll": ("tags", conll(" ")),
     "tabs.tsv": ("tags", conll("\t")),
+    "series.csv": ("series", "day,sold\n2024-01-01,3\n2024-02-30,4\n2024-01-03,5\n2024-01-04,many\n"),
+    "nixtla.csv": ("series", "unique_id,ds,y\na,soon,1\na,2024-01-02\n"),
+    "years.csv": ("series", "ds,y\n1949,1\n1950,2\n"),
     "verse.txt": ("shakespeare", "\n".join(TEXTS)),
 }
 
@@ -134,6 +137,13 @@ def test_a_file_that_no_recipe_fits_is_refused_with_its_columns(tmp_path):
     path = tmp_path / "my.jsonl"
     path.write_text(jsonl({"one": "a", "two": "b"}))
     with pytest.raises(RegardError, match=r"no recipe fits .*my\.jsonl: its columns are one, two"):
+        recipes.load(path)
+
+
+def test_semicolons_between_columns_are_told(tmp_path):
+    path = tmp_path / "my.csv"
+    path.write_text("day;sold\n2024-01-01;3,5\n2024-01-02;4,5\n")
+    with pytest.raises(RegardError, match=r"my\.csv has ';' between its columns; put commas there"):
         recipes.load(path)
 
 

@@ -178,6 +178,7 @@ def test_the_whole_road(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     assert all(answer["tokens"][:2] == ["a", "red"] for answer in line["answers"])
     scores = json.loads(call("evaluate", model, "--json"))
     assert scores.keys() >= {"bleu", "exact", "pointing"}
+    assert json.loads(call("evaluate", model, "--json", "--beam", 3)).keys() == scores.keys()
     (tmp_path / "captions.tsv").write_text("photo.png\ta grey picture\nphoto.png\ta black square\n")
     own = json.loads(call("evaluate", model, "--json", "--data", tmp_path / "captions.tsv"))
     assert "exact" in own

@@ -298,6 +298,20 @@ def test_settings_that_do_not_fit_are_refused(tmp_path: Path, data: dict[str, ob
         Forecast.open(_setting(train=table(tmp_path / "a.csv"), **data), None)
 
 
+def test_series_that_are_too_short_are_told(tmp_path: Path) -> None:
+    name = table(tmp_path / "a.csv")
+    with Path(name).open("a") as file:
+        file.write("c,2000-01,1\n")
+    with pytest.warns(
+        UserWarning, match=r"1 of 3 series are too short to be learned from, among them 'c' with 1 steps"
+    ):
+        splits = Forecast.open(_setting(train=name), None)
+    assert [each.name for each in splits.train] == ["a", "b"]
+    task = Forecast(Plan(MONTHS, 12, 24, 24), SeriesData())
+    with pytest.warns(UserWarning, match="1 of 3 series are too short to be judged, among them 'c'"):
+        task.exam(Forecast.read(name, SeriesData(), key="data"), RunOptions())
+
+
 def test_series_without_changes_are_no_lesson_and_no_test(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("ds,y\n" + "".join(f"{at},{at % 4}\n" for at in range(60)))
     with pytest.raises(RegardError, match=r"a\.csv: every series repeats itself after 4 steps, so there is nothing"):

@@ -162,6 +162,11 @@ def test_a_graph_that_is_gone_is_named(tmp_path: Path) -> None:
         regard.load(model.path)(3)
 
 
+def test_neighbours_are_drawn_for_each_layer(tmp_path: Path) -> None:
+    with pytest.raises(RegardError, match=r"data\.neighbours = \[4\] must have one number for each layer .* has 2"):
+        regard.train(recipe(tmp_path, "data.neighbours=[4]"), out=tmp_path / "model")
+
+
 def test_the_strongest_nodes_are_those_with_the_largest_product_of_weights() -> None:
     last = {0: [(0, 0.1), (1, 0.6), (2, 0.3)]}
     first = {1: [(3, 0.9), (1, 0.1)], 2: [(4, 1.0)], 0: [(5, 1.0)]}

@@ -17,6 +17,7 @@ from regard.commands.run import run
 from regard.data.sets.examples import SetExample, elements_of
 from regard.data.sets.scale import Scale
 from regard.errors import RegardError
+from regard.look.show import main_map
 from regard.models.deep_sets import DeepSetsConfig
 from regard.tasks.base import Looking, RunOptions, Work
 from regard.tasks.sets import JudgeSets, SetsData
@@ -221,6 +222,7 @@ def test_inducing_vectors_are_a_side_of_their_own(tmp_path: Path):
     assert sides["encoder.0.gather.attention"] == ("inducing", "source", (3, 2))
     assert sides["encoder.0.spread.attention"] == ("source", "inducing", (2, 3))
     assert sides["pool"] == ("pooled", "source", (1, 2))
+    assert main_map(record).name == "pool"  # what the pooled set counted
 
 
 def test_lines_are_answered_and_printed(sweet: Any, largest: Any, capsys: pytest.CaptureFixture[str]):

@@ -37,8 +37,10 @@ def run(
         if not change.startswith(("data.", "model.")):
             raise RegardError(f"--set {shown(change)}: only keys of [data] can be changed here, such as data.columns")
     model = load(path, changes=changes)
+    if not model.task.searched:
+        _refuse(model, {"--tokenized": tokenized, "--beam": given}, "pairs and captions")
     if not isinstance(model, Translator):
-        _refuse_options_of_pairs(model, {"--tokenized": tokenized, "--beam": given}, data)
+        _refuse(model, {"--source": not (data is None or isinstance(data, str))}, "pairs")
     tokenize, decoding = "none" if tokenized else "13a", model.options(decoding=None, **given).decoding
     if against is None:
         with progress_bar(ANSWERING):
@@ -51,10 +53,13 @@ def run(
     print(json.dumps(result, indent=2) if as_json else _compared(result, first=path, second=against))
 
 
-def _refuse_options_of_pairs(model: Model, given: Mapping[str, object], data: object) -> None:
-    for option, is_given in {**given, "--source": not _plain(data)}.items():
+def _refuse(model: Model, given: Mapping[str, object], which: str) -> None:
+    """Refuse options that are for other models."""
+    for option, is_given in given.items():
         if is_given:
-            raise RegardError(f'{option} is for models of pairs, and {model.path} is for task = "{model.recipe.task}"')
+            raise RegardError(
+                f'{option} is for models of {which}, and {model.path} is for task = "{model.recipe.task}"'
+            )
 
 
 def show(scores: Mapping[str, Score], *, as_json: bool = False) -> None:
@@ -65,10 +70,6 @@ def show(scores: Mapping[str, Score], *, as_json: bool = False) -> None:
     width = max(12, *map(len, scores))
     for name, score in scores.items():
         print(f"{name:{width}} {score.value:8.2f}   {score.signature}".rstrip())
-
-
-def _plain(data: object) -> bool:
-    return data is None or isinstance(data, str)
 
 
 def _compared(result: Mapping[str, Mapping[str, float]], *, first: Path, second: Path) -> str:

@@ -26,7 +26,7 @@ from regard.errors import RegardError
 from regard.tasks.base import AnySurface, Codec, Engine, RunOptions
 from regard.tasks.surfaces import NOTHING
 
-ARGUMENT = "text"  # what errors call an input that was an argument of the command, and not a line
+ARGUMENT = "input"  # what errors call an input that was an argument of the command, and not a line
 
 MUCH = 30.0  # seconds of answering after which int8 is compared with float32, for at most as long again
 

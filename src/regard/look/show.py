@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -17,13 +18,14 @@ ORDER = ("cross", "graph", "image", "self", "gates")
 def main_map(record: Record) -> Map:
     """The map to show first: the alignment of the last layer, or otherwise the last map.
 
-    Maps whose columns are numbers, such as steps and experts, come last, unless the steps are those of a series.
+    A map without a layer, such as that of a pooling, comes after all layers. Maps whose columns are numbers, such as
+    steps and experts, are shown last, unless the steps are those of a series.
     """
 
-    def rank(each: Map) -> tuple[bool, int, int]:
+    def rank(each: Map) -> tuple[bool, int, float]:
         side = record.sides.get(each.key)
         numbered = side is not None and side.kind == "steps" and side.values is None
-        return not numbered, -ORDER.index(each.kind), -1 if each.layer is None else each.layer
+        return not numbered, -ORDER.index(each.kind), math.inf if each.layer is None else each.layer
 
     return max(record.maps, key=rank)
 

@@ -94,12 +94,12 @@ class Sample:
 
     def time_column(self) -> str | None:
         """The column of a table of series that holds times: by the names of its columns, or by what they hold."""
-        if self.stated:
-            return "ds" if {"ds", "y"} <= set(self.names) else None
-        if self.width < 2 or len(self.rows) < 3:
+        if {"ds", "y"} <= set(self.names):
+            return "ds"
+        if self.stated or self.width < 2 or len(self.rows) < 3:
             return None
         columns = {name: self.values(at)[1:] for at, name in enumerate(self.names[: self.width])}
-        dated = [name for name, cells in columns.items() if all(map(is_date, cells))]
+        dated = [name for name, cells in columns.items() if sum(map(is_date, cells)) > len(cells) / 2]
         numbers = [name for name, cells in columns.items() if name not in dated and _are_numbers(cells)]
         return dated[0] if dated and numbers else None
 
@@ -129,6 +129,8 @@ def recipe_of(sample: Sample, name: str) -> tuple[str, str]:
             f"no recipe fits {name}: its columns are {listed(sample.names)}; choose a recipe that `regard recipes` "
             "lists, and set data.columns"
         )
+    if not is_numbered(name) and len(sample.names) == 1 and ";" in sample.names[0]:
+        raise RegardError(f"{name} has ';' between its columns; put commas there, and points into numbers")
     if sample.in_sentences:
         return "tags", "each line has a word and its tag, and blank lines stand between sentences"
     if sample.width < 2:

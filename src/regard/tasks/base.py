@@ -330,6 +330,7 @@ class Task(ABC, Generic[DataT, SetT, AskedT, AnswerT, BatchT]):
     uses: ClassVar[Use] = "whole"  # what it takes of a model
     honours: ClassVar[frozenset[str]] = frozenset()  # the OPTIONAL_KEYS that change something here
     defaults: ClassVar[Mapping[str, JsonValue]] = {}  # of recipe keys, where they differ from every other task's
+    searched: ClassVar[bool] = False  # whether its scores are of texts that a search finds, such as a beam
     looked_at: ClassVar[int | None] = None  # tokens of an answer that are looked at, unless max_length is given
     data: type[DataT]  # checks [data]
     surface: Surface[AskedT, AnswerT]

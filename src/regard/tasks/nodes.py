@@ -172,7 +172,13 @@ class ClassifyNodes(Task[NodesData, Nodes, str, list[Label], GraphBatch]):
     # learning
 
     def module(self, model: ModelConfig) -> nn.Module:
-        return from_config(model, features=self.size, outputs=len(self.labels))
+        module, drawn = from_config(model, features=self.size, outputs=len(self.labels)), self.table.neighbours
+        if drawn is not None and len(drawn) != _reader(module).hops:
+            raise RegardError(
+                f"data.neighbours = {drawn} must have one number for each layer of the model, which has "
+                f"{_reader(module).hops}: nodes that many edges away count"
+            )
+        return module
 
     def batches(self, examples: Nodes, setting: Setting[NodesData], work: Work, *, name: str) -> Stream[GraphBatch]:
         labels = self.numbers(examples)

@@ -1,5 +1,6 @@
 """Picture files of every form become the pixels of one frame; what cannot be read is refused by name."""
 
+import os
 import warnings
 from contextlib import suppress
 from io import BytesIO
@@ -133,6 +134,9 @@ def test_what_is_no_picture_is_refused_by_name(tmp_path: Path) -> None:
         read_picture(tmp_path / "note.png", "note.png", COLOURS)
     with pytest.raises(RegardError, match="does not exist"):
         read_picture(tmp_path / "no.png", "no.png", COLOURS)
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(RegardError, match=r"pipe\.png is a pipe or a device"):
+        read_picture(tmp_path / "pipe.png", "pipe.png", COLOURS)
     with pytest.raises(RegardError, match="is a folder"):
         read_picture(tmp_path, "here", COLOURS)
     with pytest.raises(RegardError, match="floating-point"):

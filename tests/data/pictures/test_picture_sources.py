@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy
+import pyarrow
+import pyarrow.parquet
 import pytest
 from PIL import Image
 
@@ -57,6 +59,7 @@ WANTED = sorted(zip(LABELS, (each.tobytes() for each in IMAGES), strict=True))
         (None, "{label}\t{path}", ".tsv"),
         (None, "{label},{path}", ".csv"),
         (None, '{{"path": "{path}", "label": "{label}"}}', ".jsonl"),
+        (None, '{{"n": {n}, "image": "{path}", "class": "{label}"}}', ".jsonl"),
     ],
 )
 def test_tables_of_every_form_are_read(tmp_path: Path, header: str | None, row: str, ending: str) -> None:
@@ -159,6 +162,24 @@ def test_several_entries_are_one(tmp_path: Path) -> None:
     assert by_label(read_entry(names, key="data.train")) == sorted(WANTED * 2)
 
 
+def test_columns_of_parquet_are_found_by_their_names(tmp_path: Path) -> None:
+    folders(tmp_path / "pictures")
+    paths = [f"pictures/{label}/{n}.png" for n, label in enumerate(LABELS)]
+    pyarrow.parquet.write_table(pyarrow.table({"category": LABELS, "file_name": paths}), tmp_path / "list.parquet")
+    assert by_label(read_entry(str(tmp_path / "list.parquet"), key="data.train")) == WANTED
+
+
+def test_hidden_files_are_no_pictures(tmp_path: Path) -> None:
+    folders(tmp_path)
+    (tmp_path / "cat" / "._0.png").write_bytes(b"\0\5\x16\7")
+    assert by_label(read_entry(str(tmp_path), key="data.train")) == WANTED
+
+
+def test_labels_may_be_whole_numbers_of_any_type(tmp_path: Path) -> None:
+    numpy.savez(tmp_path / "x.npz", images=IMAGES, labels=numpy.array([0.0, 1, 0, 1, 1, 0]))
+    assert read_entry(str(tmp_path / "x.npz"), key="data.train").labels == ("0", "1", "0", "1", "1", "0")
+
+
 def test_a_broken_picture_among_others_is_named(tmp_path: Path) -> None:
     folders(tmp_path)
     (tmp_path / "cat" / "bad.png").write_bytes((tmp_path / "cat" / "0.png").read_bytes()[:40])
@@ -208,6 +229,17 @@ def write_no_arrays(path: Path) -> object:
     return str(path / "x.npz")
 
 
+def write_label_missing(path: Path) -> object:
+    numpy.savez(path / "x.npz", images=IMAGES, labels=numpy.array([0, 1, numpy.nan, 1, 1, 0]))
+    return str(path / "x.npz")
+
+
+def write_one_array(path: Path) -> object:
+    with (path / "x.npz").open("wb") as file:
+        numpy.save(file, IMAGES)
+    return str(path / "x.npz")
+
+
 def write_no_npz(path: Path) -> object:
     (path / "x.npz").write_text("hello")
     return str(path / "x.npz")
@@ -237,6 +269,8 @@ def write_no_idx(path: Path) -> object:
         (write_objects, "not a sound"),
         (write_no_arrays, "needs the arrays"),
         (write_no_npz, "not a sound"),
+        (write_one_array, "holds one array without a name"),
+        (write_label_missing, "picture 2 has the label nan"),
         (write_short_idx, "115 numbers and says 120"),
         (write_no_idx, "not an IDX file"),
         (lambda path: str(path / "none"), "does not exist"),

@@ -84,7 +84,12 @@ def test_made_sets_are_what_they_say():
         ('{"set": ["a", 1], "label": 1}', "a.jsonl:2: element 2 of the set is 1 and the first is 'a'"),
         ('{"set": [1, [2]], "label": 1}', "a.jsonl:2: element 2 of the set is [2] and the first is 1"),
         ('{"set": [[1, "a"]], "label": 1}', "a.jsonl:2: element 1 of the set holds 'a', which is no number"),
-        ('{"set": [true], "label": 1}', "a.jsonl:2: element 1 of the set is True"),
+        ('{"set": [true], "label": 1}', "a.jsonl:2: element 1 of the set is True; a set is a list"),
+        (
+            '{"set": [[1, 2], [3, -1e31]], "label": 1}',
+            "a.jsonl:2: element 2 of the set holds -1e+31; numbers up to 1e+30",
+        ),
+        ('{"set": [1], "label": 1e200}', "a.jsonl:2: the label is 1e+200; numbers up to 1e+30 are read"),
         ('{"set": [1, null], "label": 1}', "a.jsonl:2: element 2 of the set is None"),
         ('{"set": [1' + 400 * "0" + '], "label": 1}', "a.jsonl:2: the set holds a whole number that is too large"),
         ('{"set": [1], "label": null}', "a.jsonl:2: the label is None"),
@@ -136,6 +141,9 @@ def test_a_scale_is_the_mean_and_the_deviation_of_all_elements():
     assert numpy.allclose(scale.mean, every.mean(0))
     assert numpy.allclose(scale.spread, [*every[:, :2].std(0), 1.0])
     assert numpy.allclose(Scale.stored(json.loads(json.dumps(scale.to_json()))).numbers(scale.units(every)), every)
+    tenths = Scale.measured(10 * [numpy.array([[0.1]])])  # the mean is not 0.1 to the last bit
+    assert (tenths.mean != 0.1).all()
+    assert tenths.spread.tolist() == [1.0]
     for damaged in (None, [1], [[1, 2], [3]], "x"):
         with pytest.raises(RegardError, match=r"numbers\.json is damaged"):
             Scale.stored(damaged)  # type: ignore[arg-type]

@@ -98,8 +98,10 @@ def _read_npz(name: str) -> _Found:
 def _arrays(name: str) -> dict[str, NDArray[Any]]:
     with opened(name) as file:
         try:
-            with numpy.load(file) as archive:
-                return {key: archive[key] for key in archive.files}
+            archive = numpy.load(file)
+            if isinstance(archive, numpy.ndarray):
+                raise ValueError("it holds one array without a name; numpy.savez writes several")
+            return {key: archive[key] for key in archive.files}
         except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError, AttributeError) as error:
             raise RegardError(f"{name} is not a sound .npz file ({cut(error)}); fetch or write it again") from None
 
@@ -109,12 +111,16 @@ def _count(name: str, arrays: Mapping[str, NDArray[Any]]) -> int:
     for key in ("edges", "labels"):
         if key not in arrays:
             raise RegardError(f"{name} has no array {key!r}; it has {listed(arrays)}")
-    sizes = {"labels": len(arrays["labels"])}
+    sizes = {"labels": _length(name, "labels", arrays)}
     if "num_nodes" in arrays:
-        sizes["num_nodes"] = int(_whole(name, "num_nodes", arrays).reshape(-1)[0])
+        if arrays["num_nodes"].size != 1:
+            raise RegardError(f"{name}: num_nodes has shape {arrays['num_nodes'].shape}; expected one number")
+        sizes["num_nodes"] = int(_whole(name, "num_nodes", arrays).item())
     if "features" in arrays:
-        sizes["features"] = len(arrays["features"])
+        sizes["features"] = _length(name, "features", arrays)
     elif all(key in arrays for key in COMPRESSED):
+        if any(arrays[key].ndim != 1 for key in COMPRESSED) or len(arrays["feat_shape"]) != 2:
+            raise _not_compressed(name)
         sizes["feat_shape"] = int(_whole(name, "feat_shape", arrays)[0])
     else:
         raise RegardError(f"{name} has neither features nor {', '.join(COMPRESSED)}; it has {listed(arrays)}")
@@ -124,6 +130,16 @@ def _count(name: str, arrays: Mapping[str, NDArray[Any]]) -> int:
     if not 0 < sizes["labels"] < LARGEST:
         raise RegardError(f"{name} has {sizes['labels']:,} nodes; expected one or more, and fewer than {LARGEST:,}")
     return sizes["labels"]
+
+
+def _length(name: str, key: str, arrays: Mapping[str, NDArray[Any]]) -> int:
+    if not arrays[key].ndim:
+        raise RegardError(f"{name}: {key} is a single value; expected one for each node")
+    return len(arrays[key])
+
+
+def _not_compressed(name: str) -> RegardError:
+    return RegardError(f"{name}: {', '.join(COMPRESSED)} are not the compressed rows of one matrix; write it again")
 
 
 def _features(name: str, arrays: Mapping[str, NDArray[Any]], count: int) -> Features:
@@ -137,7 +153,7 @@ def _features(name: str, arrays: Mapping[str, NDArray[Any]], count: int) -> Feat
     values, width = _floats(name, "feat_data", arrays), int(_whole(name, "feat_shape", arrays)[1])
     sound = len(starts) == count + 1 and starts[0] == 0 and starts[-1] == len(columns) == len(values)
     if not sound or (numpy.diff(starts) < 0).any() or width < 1:
-        raise RegardError(f"{name}: {', '.join(COMPRESSED)} are not the compressed rows of one matrix; write it again")
+        raise _not_compressed(name)
     if len(columns) and not 0 <= columns.min() <= columns.max() < width:
         bad = int(numpy.flatnonzero((columns < 0) | (columns >= width))[0])
         row = int(numpy.searchsorted(starts, bad, side="right")) - 1
@@ -182,8 +198,8 @@ def _part(name: str, key: str, arrays: Mapping[str, NDArray[Any]], labels: Numbe
 
 
 def _whole(name: str, key: str, arrays: Mapping[str, NDArray[Any]]) -> Numbers:
-    """An array of whole numbers."""
-    if arrays[key].dtype.kind not in "iu":
+    """An array of whole numbers; an empty one may have any type."""
+    if arrays[key].dtype.kind not in "iu" and arrays[key].size:
         raise RegardError(f"{name}: {key} has {arrays[key].dtype}; whole numbers are expected")
     return arrays[key].astype(numpy.int64)
 
@@ -191,7 +207,8 @@ def _whole(name: str, key: str, arrays: Mapping[str, NDArray[Any]]) -> Numbers:
 def _floats(name: str, key: str, arrays: Mapping[str, NDArray[Any]]) -> NDArray[numpy.float32]:
     if arrays[key].dtype.kind not in "iufb":
         raise RegardError(f"{name}: {key} has {arrays[key].dtype}; numbers are expected")
-    return arrays[key].astype(numpy.float32)
+    with numpy.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
+        return arrays[key].astype(numpy.float32)
 
 
 # tables
@@ -199,13 +216,16 @@ def _floats(name: str, key: str, arrays: Mapping[str, NDArray[Any]]) -> NDArray[
 
 def _read_tables(name: str, nodes: str) -> _Found:
     table = _table(nodes, header=True)
-    columns = {each.strip().lower(): each for each in table.column_names}
+    names = table.column_names
+    if twice := [each for each in names if names.count(each) > 1]:
+        raise RegardError(f"{nodes} has more than one column {shown(twice[0])}; give each a name of its own")
+    columns = {word: each for each in names if (word := each.strip().lower()) in ("id", "label", "split")}
     if "id" not in columns or "label" not in columns:
-        raise RegardError(f"{nodes} needs the columns id and label; it has {shown(table.column_names)}")
+        raise RegardError(f"{nodes} needs the columns id and label; it has {shown(names)}")
     ids = _texts(table, columns["id"])
     _require_ids(nodes, ids)
     labels, classes = _numbered(numpy.array(_texts(table, columns["label"]), dtype=str))
-    features = [name for key, name in columns.items() if key not in ("id", "label", "split")]
+    features = [each for each in names if each not in columns.values()]
     if not features:
         raise RegardError(f"{nodes} has no column of features beside id, label and split; add one of numbers")
     values = numpy.stack([_column(nodes, table, each) for each in features], 1)
@@ -276,7 +296,7 @@ def _texts(table: Any, column: str) -> list[str]:
 
 
 def _column(name: str, table: Any, column: str) -> NDArray[numpy.float32]:
-    """A column of features; a cell that is not a finite number is named."""
+    """A column of features; a cell that is not a finite number in single precision is named."""
     from pyarrow import ArrowException, float64
 
     cells = table.column(column)
@@ -284,13 +304,15 @@ def _column(name: str, table: Any, column: str) -> NDArray[numpy.float32]:
         values = cells.cast(float64()).to_numpy()
     except (ArrowException, ValueError):
         values = numpy.array([_number(each) for each in cells.to_pylist()])
+    with numpy.errstate(over="ignore"):
+        values = values.astype(numpy.float32)
     if len(bad := numpy.flatnonzero(~numpy.isfinite(values))):
         told = shown(cells[int(bad[0])].as_py())
         raise RegardError(
             f"{_row(name, int(bad[0]))} has {told} in the column {column!r}; a feature is a finite number: fill it in, "
             "or leave the column out"
         )
-    return values.astype(numpy.float32)
+    return values
 
 
 def _number(cell: object) -> float:

@@ -31,6 +31,8 @@ def read_npz(name: str, classes: Sequence[str]) -> Pictures:
     labels = stored["labels"]
     if labels.ndim != 1:
         raise RegardError(f"{name}: `labels` has the shape {labels.shape}; there must be one label for each picture")
+    if labels.dtype.kind == "f":
+        labels = _whole(labels, name)
     if "images" in stored:
         return arrays(_upright(stored["images"], name), labels.tolist(), named, name)
     jpeg, offsets = stored["jpeg"], stored.get("offsets", numpy.zeros(0))
@@ -47,7 +49,10 @@ def read_npz(name: str, classes: Sequence[str]) -> Pictures:
 
 def _loaded(name: str, wanted: Sequence[str]) -> dict[str, NDArray[Any]]:
     try:
-        with numpy.load(Path(name).expanduser()) as stored:
+        stored = numpy.load(Path(name).expanduser())
+        if isinstance(stored, numpy.ndarray):
+            raise ValueError("it holds one array without a name; numpy.savez writes several")
+        with stored:
             return {key: stored[key] for key in wanted if key in stored.files}
     except FileNotFoundError:
         raise RegardError(f"{cut(name)} does not exist; check the path (here it starts from {Path.cwd()})") from None
@@ -66,6 +71,16 @@ def _upright(images: NDArray[Any], name: str) -> Pixels:
             f"{name}: `images` has the shape {images.shape}; expected (N, H, W), (N, H, W, 3) or (N, 3, H, W)"
         )
     return as_bytes(images, name)
+
+
+def _whole(labels: NDArray[Any], name: str) -> NDArray[numpy.int64]:
+    """Labels that are whole numbers, written as 1.0."""
+    wrong = numpy.flatnonzero(~numpy.isfinite(labels) | (labels % 1 != 0))
+    if len(wrong):
+        raise RegardError(
+            f"{name}: picture {wrong[0]} has the label {labels[wrong[0]]:g}; give a whole number or a text"
+        )
+    return labels.astype(numpy.int64)
 
 
 def arrays(images: Pixels, labels: Sequence[object], classes: Sequence[str], name: str) -> Arrays:

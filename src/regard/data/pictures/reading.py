@@ -79,7 +79,8 @@ def read_picture(source: Source, place: str, frame: Frame) -> Pixels:
     with _opened(source, place) as image:
         least = 2 * max(frame.rows, frame.columns)  # twice the frame, so that scaling down still smooths
         image.draft(None, (least, least))
-        return framed(ImageOps.exif_transpose(image), place, frame)
+        ImageOps.exif_transpose(image, in_place=True)  # without a copy of a picture that is not rotated
+        return framed(image, place, frame)
 
 
 def framed(image: Image.Image, place: str, frame: Frame) -> Pixels:
@@ -111,6 +112,8 @@ def _plain(image: Image.Image, place: str, channels: int) -> Image.Image:
 @contextmanager
 def _opened(source: Source, place: str) -> Iterator[Image.Image]:
     """An opened picture. What is wrong with it, then or while it is decoded, is a RegardError that names it."""
+    if isinstance(source, Path) and source.exists() and not (source.is_file() or source.is_dir()):
+        raise RegardError(f"{place} is a pipe or a device; write it to a file and name that")
     try:
         with Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=_forms()) as image:
             if min(image.size) < 1:

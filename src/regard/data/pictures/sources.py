@@ -20,7 +20,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from regard.data.files import Column, is_numbered, read_lines, read_rows
+from regard.data.files import Column, has_column, is_numbered, read_lines, read_rows
 from regard.data.packing import without_packing
 from regard.data.pictures.frames import Frame
 from regard.data.pictures.labelled import Files, Pictures, joined
@@ -135,7 +135,10 @@ def _folder(path: Path, *, part: str, key: str, classes: Sequence[str]) -> Pictu
         return read_idx(str(pictures), str(path / f"{beginning}-labels-idx1-ubyte.gz"), classes)
     root = _part_of(path, part) or path
     labelled = [
-        (each, folder.name) for folder in _folders(root) for each in sorted(folder.rglob("*")) if is_picture(each)
+        (each, folder.name)
+        for folder in _folders(root)
+        for each in sorted(folder.rglob("*"))
+        if is_picture(each) and not each.name.startswith(".")  # such as ._1.jpg, which macOS writes
     ]
     if not labelled:
         raise RegardError(
@@ -192,7 +195,8 @@ def _columns(name: str, given: Columns) -> tuple[Column, Column]:
     if given.path is not None and given.label is not None:
         return given.path, given.label
     if not without_packing(name).endswith(TABLES[:2]):
-        return given.path or PATHS[0], given.label or LABELS[0]
+        known = [next((word for word in words if has_column(name, word)), words[0]) for words in (PATHS, LABELS)]
+        return given.path or known[0], given.label or known[1]
     rows = _first_rows(name, 50)
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
     path = given.path or next((rows[0][header.index(word)] for word in PATHS if word in header), None)

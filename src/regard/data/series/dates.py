@@ -13,22 +13,33 @@ from regard.errors import RegardError, shown
 Times = NDArray[numpy.datetime64]  # in seconds
 Steps = NDArray[numpy.int64]
 
-FORMS = "1949, 1949-01, 1949-01-31, 1949/01/31, 1949Q1, 19490131 or 1949-01-31 12:00"
+FORMS = "1949, 1949-01, 1949-01-31, 1949/01/31, 1949Q1, 19490131 or 1949-01-31 12:00 (UTC with Z or +00:00)"
 _WHOLE = re.compile(r"[+-]?\d{1,15}")
 _DAY = re.compile(r"(\d{4})(\d{2})(\d{2})")
 _QUARTER = re.compile(r"(\d{4})-?[Qq]([1-4])")
-_DATE = re.compile(r"(\d{4})[-/](\d{1,2})(?:[-/](\d{1,2}))?(?:[ T](\d{1,2}):(\d{2})(?::(\d{2})(?:\.0+)?)?)?Z?")
+_DATE = re.compile(
+    r"(\d{4})[-/](\d{1,2})(?:[-/](\d{1,2}))?(?:[ T](\d{1,2}):(\d{2})(?::(\d{2})(?:\.0+)?)?)?(?:Z|[+-]00:?00)?"
+)
+_ZONE = re.compile(r"(?:Z|[+-]00:?00)$")
 
 
 def parse(texts: Sequence[str], places: Sequence[str]) -> Times | Steps:
     """The times that texts stand for: whole numbers if all are, otherwise dates. `places` are named in errors.
 
-    Numbers of eight digits that are all dates, such as 19490131, are dates.
+    Numbers of eight digits that are all dates, such as 19490131, are dates. All times state UTC, or none does.
     """
     plain = [text.strip() for text in texts]
     if all(map(_WHOLE.fullmatch, plain)) and not _are_days(plain):
         return numpy.array(plain, dtype=numpy.int64)
-    return numpy.array([moment(text, place) for text, place in zip(plain, places, strict=True)], "datetime64[s]")
+    found = [moment(text, place) for text, place in zip(plain, places, strict=True)]
+    zoned = [_ZONE.search(text) is not None for text in plain]
+    if any(zoned) and not all(zoned):
+        at = zoned.index(not zoned[0])
+        raise RegardError(
+            f"{places[at]} has the time {shown(plain[at])} and {places[0]} has {shown(plain[0])}: one of them states a "
+            "time zone; write all times alike"
+        )
+    return numpy.array(found, "datetime64[s]")
 
 
 def is_date(text: str) -> bool:

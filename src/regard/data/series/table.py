@@ -75,6 +75,9 @@ def read(name: str, columns: Columns | None = None, *, fill: Fill | None = None)
 
 def series_of(table: Table, *, fill: Fill | None = None) -> list[Series]:
     """The rows of a table as series on one grid."""
+    for row, name in zip(table.rows, table.ids or (), strict=False):
+        if not name.strip():
+            raise RegardError(f"{table.name}:{row} does not name its series; fill the name in, or leave the row out")
     groups = list(_groups(table))
     times = [table.times[rows] for _, rows, _ in groups]
     for group, own in zip(groups, times, strict=True):

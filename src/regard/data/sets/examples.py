@@ -20,6 +20,7 @@ from regard.errors import RegardError, shown
 Elements = NDArray[numpy.float64] | tuple[str, ...]  # numbers (n, F), or words
 Wanted = str | tuple[float, ...]  # a label, or numbers
 
+LARGEST = 1e30  # a number; larger ones do not fit into single precision
 EXPECTED = "a set is a list of numbers, of lists of numbers of one length, or of texts, such as [3, 17, 99]"
 
 
@@ -79,7 +80,8 @@ def elements_of(value: object, *, words: bool = False) -> Elements:
     if kinds <= {list, tuple}:
         return _numbers(listed)
     number, odd = next((number, each) for number, each in enumerate(listed, 1) if not _alike(listed[0], each))
-    raise RegardError(f"element {number} of the set is {shown(odd)} and the first is {shown(listed[0])}; {EXPECTED}")
+    first = f" and the first is {shown(listed[0])}" if number > 1 else ""
+    raise RegardError(f"element {number} of the set is {shown(odd)}{first}; {EXPECTED}")
 
 
 def _alike(first: object, other: object) -> bool:
@@ -117,6 +119,11 @@ def _numbers(rows: Sequence[Sequence[object]]) -> NDArray[numpy.float64]:
     if not numpy.isfinite(found).all():
         row, column = numpy.argwhere(~numpy.isfinite(found))[0]
         raise RegardError(f"element {row + 1} of the set holds {found[row, column]}; every number must be finite")
+    if (numpy.abs(found) > LARGEST).any():
+        row, column = numpy.argwhere(numpy.abs(found) > LARGEST)[0]
+        raise RegardError(
+            f"element {row + 1} of the set holds {found[row, column]:g}; numbers up to {LARGEST:g} are read"
+        )
     return found
 
 
@@ -128,6 +135,8 @@ def wanted_of(value: object) -> Wanted:
         return value.strip()
     listed = value if isinstance(value, list | tuple) else [value]
     if listed and _all_numbers(listed) and all(map(_is_finite, listed)):
+        if max(map(abs, listed)) > LARGEST:
+            raise RegardError(f"the label is {shown(value)}; numbers up to {LARGEST:g} are read")
         return tuple(map(float, listed))
     raise RegardError(f"the label is {shown(value)}; a text, a finite number or a list of finite numbers is expected")
 

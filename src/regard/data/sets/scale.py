@@ -26,7 +26,8 @@ class Scale:
         count = sum(map(len, rows))
         mean = sum(row.sum(0) for row in rows) / count
         spread = numpy.sqrt(sum(((row - mean) ** 2).sum(0) for row in rows) / count)
-        return cls(mean, numpy.where(spread > 0, spread, 1.0))
+        varies = numpy.any([(row != rows[0][0]).any(0) for row in rows], 0)  # the mean of a constant may be rounded
+        return cls(mean, numpy.where(varies & (spread > 0), spread, 1.0))
 
     @classmethod
     def stored(cls, stored: JsonValue) -> Self:

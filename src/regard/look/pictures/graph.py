@@ -45,7 +45,8 @@ def sheet(record: Record, chosen: Map) -> Sheet:
     if seen.subject is not None:
         own = float(seen.weights[seen.subject, seen.subject])
         itself = f" It looks at itself with the weight {own:.2f}." if own >= WORTH_A_NUMBER else ""
-        notes.insert(0, f"Blue edges and numbers: what {names[seen.subject]} looks at.{itself}")
+        edges = f"Blue edges and numbers: what {names[seen.subject]} looks at.{itself}"
+        notes.insert(0, edges if seen.weights[seen.subject].any() else f"{names[seen.subject]} looks at nothing.")
     return Sheet(SIZE, title_of(record, f"{named(chosen)}, {heads}"), notes, [*names, *classes], paint)
 
 

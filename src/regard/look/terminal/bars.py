@@ -11,8 +11,10 @@ LONG = 24  # columns of the longest bar
 
 
 def bars(lines: Sequence[tuple[float, Text]]) -> Text:
-    """The first of some weights with their names, and how many more there are."""
-    most = max((weight for weight, _ in lines), default=1.0)
+    """The first of some weights with their names, and how many more there are; "nothing" if there is none."""
+    if not lines:
+        return Text("  nothing", style="dim")
+    most = max(weight for weight, _ in lines)
     rows = []
     for weight, name in lines[:MOST]:
         length = max(round(LONG * weight / most), 1)

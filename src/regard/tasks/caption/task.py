@@ -73,6 +73,7 @@ class Caption(Task[CaptionsData, Captioned, Asked, list[Answer], CaptionBatch]):
     forms = ("captions",)
     honours = frozenset({"tokenizer", "training.batch_size", "training.label_smoothing", "decoding"})
     defaults: ClassVar = {"tokenizer.kind": "words"}
+    searched = True
     data = CaptionsData
     surface = PictureToTexts()
 

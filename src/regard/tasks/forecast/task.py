@@ -9,6 +9,7 @@ B batch  T known steps  K steps ahead  Q levels
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -163,6 +164,7 @@ class Forecast(Task[SeriesData, list[Series], Asked, list[Row], WindowBatch]):
         rolling = [place for each in examples for place in self.places(each)]
         if not rolling:
             raise RegardError("no series has steps to judge and enough before them; give longer series")
+        _tell_short([each for each in examples if not self.places(each)], len(examples), "judged")
         if all(numpy.isnan(naive_scale(place.past, self.plan.season)) for place in rolling):
             raise RegardError("every series repeats itself before its last steps, so errors have no scale; give others")
         return Exam(f"{len(rolling):,} forecasts", lambda model: self.scores(model, rolling, fit=fit))
@@ -365,10 +367,21 @@ def _enough(series: list[Series], plan: Plan) -> list[Series]:
             f"no series has {plan.season + 2} steps to learn from: one season of {plan.season} and two more; "
             f"set data.season_length lower (it is {shown(plan.season)})"
         )
+    _tell_short([each for each in series if len(each) < plan.season + 2], len(series), "learned from")
     if all(numpy.isnan(naive_scale(each.values, plan.season)) for each in found):
         what = "has the same number at every step" if plan.season == 1 else f"repeats itself after {plan.season} steps"
         raise RegardError(f"{found[0].place}: every series {what}, so there is nothing to learn")
     return found
+
+
+def _tell_short(short: Sequence[Series], count: int, what: str) -> None:
+    """A warning of series that are too short."""
+    if short:
+        warnings.warn(
+            f"{short[0].place}: {len(short):,} of {count:,} series are too short to be {what}, among them "
+            f"{cut(short[0].name)!r} with {len(short[0]):,} steps",
+            stacklevel=2,
+        )
 
 
 def _means(scores: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -70,6 +70,7 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         "decoding",
     }
     defaults: ClassVar = {"training.label_smoothing": 0.1}
+    searched = True
     data = PairsData
     surface = TextToTexts()
     best: ClassVar[Objective] = Objective("bleu", higher=True)
