@@ -67,6 +67,19 @@ def test_hard_finds_zeros_where_there_is_nothing_to_look_at():
     assert draw.isfinite().all()
 
 
+def test_a_choice_is_replaced_by_its_expected_value_as_often_as_asked_while_it_learns():
+    query, memory, pattern = sight()
+    attention, soft = Hard(Dot(), width=WIDTH, expected=0.25), Soft(Dot())(query, memory, memory, pattern).context
+    times = 2000
+    torch.manual_seed(13)
+    many = Padding(pattern.lengths.repeat(times))
+    found = attention(query.repeat(times, 1, 1), *2 * [memory.repeat(times, 1, 1, 1)], many)
+    means = (found.context - soft.repeat(times, 1, 1)).abs().amax(-1) < 1e-5
+    assert_close(means.float().mean().item(), 0.25, rtol=0, atol=0.03)
+    assert torch.equal(found.draw[..., 0] == 0, means)  # the mean has no log-probability to learn from
+    assert not attention.eval()(query, memory, memory, pattern).context.isclose(soft).all(-1).any()
+
+
 def test_nowhere_finds_a_context_of_width_zero():
     query, memory, pattern = sight()
     context, draw = Nowhere()(query, memory, memory, pattern)
@@ -86,6 +99,20 @@ def test_the_surrogate_equals_its_equation_worked_out_by_hand(lasting):
     else:
         expected = [[3 - 2.0, 2.0 - 3], [5 - 1.0, 1.0 - 5], [0, 0]]
     assert_close(draw.grad, torch.tensor([expected]))
+
+
+def test_the_mean_of_the_other_rows_is_a_second_baseline():
+    draw = torch.tensor([[[-0.5, 2.0], [-0.9, 3.0]], [[-0.1, 7.0], [-0.8, 1.0]], [[-1.5, 1.0], [-0.2, 9.0]]])
+    draw.requires_grad_()
+    losses, counted = (
+        torch.tensor([[3.0, 7.0], [9.0, 3.0], [5.0, 0.0]]),
+        torch.tensor([[True, True]] * 2 + [[True, False]]),
+    )
+    Rollout(torch.empty(0), draw, lasting=True, weight=0.1, compared=True).surrogate(losses, counted).backward()
+    errors = torch.tensor([[5.0 - 2, 7 - 3], [6.0 - 7, 3 - 1], [5.0 - 1, 0]])  # R = 10 7, 12 3, 5 and n = 2 1, 2 1, 1
+    others = torch.tensor([[(4 - 1) / 2, 2], [(3 + 4) / 2, 4], [(3 - 1) / 2, 0]])
+    numbers = torch.tensor([[2, 1], [2, 1], [1, 0]])
+    assert_close(draw.grad, torch.stack([0.1 * numbers * (errors - others), -errors], -1))
 
 
 SOURCE, TARGET_IN, TARGET_OUT = torch.tensor([[4, 5, 6]]), torch.tensor([[BOS, 4]]), torch.tensor([[4, EOS]])
