@@ -39,7 +39,7 @@ from regard.models.seq2seq import Memory, State
 from regard.special import OWN, PAD
 
 RNN = {"score": "additive", "choice": "soft", "even": 0.0}  # the settings of each decoder, if not given
-EXPECTED, WEIGHT = 0.5, 0.1  # of a hard choice: how often its expected value stands for it, and what REINFORCE weighs
+WEIGHT = 0.1  # of what a hard choice learns by REINFORCE, as in the code of Xu 2015
 TRANSFORMER = {"heads": 4, "hidden": 512}
 
 
@@ -132,7 +132,7 @@ class RecurrentCaptioner(_Captioner):
         self.begin = Linear(width, 2 * config.layers * width)
         self.decoder = Looking(
             cells,
-            attention=Hard(score, width=width, expected=EXPECTED) if config.choice == "hard" else Soft(score),
+            attention=Hard(score, width=width, averaged=True) if config.choice == "hard" else Soft(score),
             readout=Linear(2 * width, width),
             even=config.even or 0.0,
         )

@@ -2,7 +2,7 @@
 
     soft    c = Σ_i w_i h_i                                                                     Bahdanau 2015
     hard    c = h_i,  i ~ w while training,  i = argmax w otherwise                             Mnih 2014, Xu 2015
-            with probability `expected`, c = Σ_i w_i h_i instead while training                 Xu 2015, section 4.1
+            with `averaged`, c = Σ_i w_i h_i while training with probability H(w) / log S, in the spirit of Xu 2015, 4.1
 
 with w = softmax_i score(q, h_i). A draw has no gradient, but the expected loss has: `Rollout.surrogate` estimates it.
 
@@ -65,13 +65,14 @@ class Hard(nn.Module):
 
     query (B, Q, M), keys (B, 1, S, D′) from `keys`, values (B, 1, S, M) → Glance
 
-    While it learns, a choice is replaced by its expected value, the weighted mean, with the probability `expected`.
+    With `averaged`, a look is replaced by its expected value, the weighted mean, the more often the less sure it is:
+    always where all weights are equal, and never where one of them is 1. So it begins to learn as soft attention does.
     The recorded weights show what was used: they are one-hot when a place was chosen.
     """
 
-    def __init__(self, score: Score, *, width: int, expected: float = 0.0) -> None:
+    def __init__(self, score: Score, *, width: int, averaged: bool = False) -> None:
         super().__init__()
-        self.score, self.expected = score, expected
+        self.score, self.averaged = score, averaged
         self.baseline = nn.Linear(width, 1)
 
     def keys(self, memory: Tensor) -> Tensor:
@@ -87,12 +88,18 @@ class Hard(nn.Module):
         index = race.argmax(-1, keepdim=True)
         choice = torch.zeros_like(weights).scatter(-1, index, 1.0) * allowed
         log_probability = weights.gather(-1, index).clamp(min=torch.finfo(weights.dtype).tiny).log()
-        if self.training and self.expected:
-            mean = torch.rand_like(log_probability) < self.expected  # (B, 1, Q, 1)
+        if self.training and self.averaged:
+            mean = torch.rand_like(log_probability) < unsureness(weights.detach(), allowed)  # (B, 1, Q, 1)
             choice, log_probability = torch.where(mean, weights, choice), log_probability * ~mean
         deliver(choice)
         draw = torch.cat([log_probability.squeeze(1), self.baseline(query.detach())], dim=-1)
         return Glance((choice @ values).squeeze(1), draw)
+
+
+def unsureness(weights: Tensor, allowed: Tensor) -> Tensor:
+    """H(w) / log S: 1 if all of S weights are equal, 0 if one of them is 1.   (…, S) → (…, 1)"""
+    most = allowed.sum(-1, keepdim=True).clamp(min=2).log()
+    return torch.special.entr(weights).sum(-1, keepdim=True) / most
 
 
 @dataclass(frozen=True)
