@@ -1,5 +1,7 @@
 """The network of glimpses: what it sees, where it learns to look, and the gradient of what it draws."""
 
+from dataclasses import replace
+
 import numpy
 import pytest
 import torch
@@ -121,7 +123,7 @@ def estimates(model: Glimpse, picture: Tensor, wanted: Tensor, *, repeats: int, 
     """Estimates of the gradient, each the mean of `at_once` drawn paths: (repeats, parameters)"""
     found = []
     for _ in range(repeats):
-        drawn = model.drawn(picture.expand(at_once // model.paths, -1, -1, -1))
+        drawn = replace(model.drawn(picture.expand(at_once // model.paths, -1, -1, -1)), weight=1.0)
         losses = F.cross_entropy(drawn.logits, wanted.expand(at_once), reduction="none")
         gradients = torch.autograd.grad((losses.sum() + drawn.surrogate(losses)) / at_once, learned(model))
         found.append(torch.cat([each.flatten() for each in gradients]))
@@ -130,7 +132,7 @@ def estimates(model: Glimpse, picture: Tensor, wanted: Tensor, *, repeats: int, 
 
 @pytest.fixture(scope="module")
 def case() -> tuple[Glimpse, Tensor, Tensor, Tensor]:
-    model = network(seed=10).double().train()  # where it looks matters for its loss
+    model = network(seed=10, exploring=0.0).double().train()  # where it looks matters for its loss
     with torch.no_grad():
         for linear in (model.output, model.places.where):
             linear.weight.mul_(4)  # so that it matters where it looks
@@ -176,6 +178,22 @@ def test_the_surrogate_equals_its_equation_worked_out_by_hand() -> None:
     errors = [4 - 2.0, 5 - 1.0, 2 - 3.0]
     beyond = [2 - (4 - 1) / 2, 4 - (2 - 1) / 2, -1 - (2 + 4) / 2]
     assert_close(draw.grad, torch.tensor([[[gain, -error]] for gain, error in zip(beyond, errors, strict=True)]))
+
+
+def test_paths_that_explore_look_anywhere_and_their_places_are_not_learned() -> None:
+    model, pictures = network(paths=4, exploring=0.5), torch.randn(5, 1, SIDE, SIDE)
+    looked: list[Tensor] = []
+    model.place.register_forward_pre_hook(lambda _, given: looked.append(given[0]))
+    drawn = model.drawn(pictures)
+    learned, anywhere = torch.stack(looked).unflatten(1, (2, -1)).unbind(1)  # (T, 2·B, 2) each
+    assert anywhere.std() > learned.std()  # of a uniform distribution, and of one around a mean
+    draw = drawn.draw.detach().requires_grad_()
+    losses = torch.rand(20)
+    replace(drawn, draw=draw).surrogate(losses).backward()
+    assert draw.grad is not None
+    assert draw.grad[:10].all()
+    assert not draw.grad[10:].any()
+    assert model.eval().drawn(pictures).draw.shape == (20, 2, 2)
 
 
 def test_the_baseline_learns_the_loss() -> None:

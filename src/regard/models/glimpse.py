@@ -24,10 +24,11 @@ from regard.attention.recorder import deliver, watching
 from regard.kernels.linear import Linear
 from regard.layers.dropout import Dropout
 from regard.layers.glimpse import covered, levels, patches
-from regard.layers.places import PlacesName, places
+from regard.layers.places import Anywhere, PlacesName, places
 from regard.models.choice import beyond_others
 from regard.models.facts import Grid, PictureConfig
 
+WEIGHT = 0.1  # of what the draws learn, so that their noise does not drown what seeing learns
 MOST_CELLS = 28  # along one side of the grid that shows what was looked at
 
 
@@ -42,32 +43,36 @@ class GlimpseConfig(PictureConfig):
     places: PlacesName = "learned"  # who decides where to look; "random" and "centre" are there to compare with
     deviation: PositiveFloat = 0.15  # σ; the picture reaches from −1 to 1
     paths: PositiveInt = 4  # K
+    exploring: float = Field(default=0.5, ge=0.0, lt=1.0)  # share of the paths that look at random places
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
 
 
 @dataclass(frozen=True)
 class Drawn:
     """What came of a pass that drew where to look: logits (K·B, outputs), all pictures once and then again, and draws
-    (K·B, T, 2): the log-probability of a place, and the loss that the baseline expects."""
+    (K·B, T, 2): the log-probability of a place, and the loss that the baseline expects. The last `exploring` of the
+    paths looked at random places, of which nothing is learned but to see."""
 
     logits: Tensor
     draw: Tensor
     paths: int
+    exploring: int = 0
+    weight: float = 1.0
 
     def surrogate(self, losses: Tensor) -> Tensor:
         """A term for Σ losses (K·B,) that makes its gradient an unbiased estimate of that of the expected loss.
 
-            Σ_t (L − b_t − m_t) log p(l_t) + ½ Σ_t (b_t − L)²
+            Σ_t weight (L − b_t − m_t) log p(l_t) + ½ Σ_t (b_t − L)²         over the paths that do not explore
 
         All draws of a path lead to its one loss L, which comes after the last of them. The baseline b_t learns L; m_t
         is the mean of L − b_t over the other paths of the picture, whose draws are independent (Kool 2019). The factor
         L − b_t − m_t counts as a constant, and the value of the whole is 0.
         """
-        log_probability, baseline = self.draw.unbind(-1)  # (K·B, T)
-        error = losses.detach().unsqueeze(1) - baseline
-        paths = error.detach().unflatten(0, (self.paths, -1))  # (K, B, T)
-        beyond = beyond_others(paths, torch.ones_like(paths)).flatten(0, 1)
-        surrogate = (beyond * log_probability + error.square() / 2).sum()
+        draw = self.draw.unflatten(0, (self.paths, -1))[: self.paths - self.exploring]  # (K′, B, T, 2)
+        log_probability, baseline = draw.unbind(-1)
+        error = losses.detach().view(self.paths, -1, 1)[: len(draw)] - baseline
+        beyond = beyond_others(error.detach(), torch.ones_like(baseline))
+        surrogate = (self.weight * beyond * log_probability + error.square() / 2).sum()
         return surrogate - surrogate.detach()
 
 
@@ -80,8 +85,10 @@ class Glimpse(nn.Module):
         super().__init__()
         c, half = config, max(config.width // 2, 1)
         self.glimpses, self.patch, self.scales, self.paths = c.glimpses, c.patch, c.scales, c.paths
+        self.exploring = int(c.exploring * c.paths)
         self.pixels, self.cells = (rows, columns), Grid(min(rows, MOST_CELLS), min(columns, MOST_CELLS))
         self.places = places(c.places, width=c.width, deviation=c.deviation)  # W_l, and the baseline
+        self.anywhere = Anywhere()
         self.patches = Linear(c.scales * channels * c.patch**2, half)  # W_p
         self.place = Linear(2, half)  # W_q
         self.seen, self.seen_where = Linear(half, c.width), Linear(half, c.width)  # W_s, W_w
@@ -94,14 +101,19 @@ class Glimpse(nn.Module):
 
     def drawn(self, pictures: Tensor) -> Drawn:
         """The logits of all paths, and the draws that led to them."""
-        return replace(self._read(pictures.repeat(self.paths, 1, 1, 1)), paths=self.paths)
+        exploring = self.exploring * len(pictures)
+        read = self._read(pictures.repeat(self.paths, 1, 1, 1), exploring=exploring)
+        return replace(read, paths=self.paths, exploring=self.exploring, weight=WEIGHT)
 
-    def _read(self, pictures: Tensor) -> Drawn:
+    def _read(self, pictures: Tensor, *, exploring: int = 0) -> Drawn:
+        """One pass; the last `exploring` rows look at random places."""
         pyramid = levels(pictures, self.scales)
         hidden = pictures.new_zeros(len(pictures), self.width)
         draws, looked = [], []
         for _ in range(self.glimpses):
             place, draw = self.places(hidden)
+            if exploring:
+                place = torch.cat([place[:-exploring], self.anywhere(hidden[-exploring:])[0]])
             draws.append(draw)
             looked.append(place.clamp(-1, 1))
             hidden = (self.before(hidden) + self.glimpse(self._glimpse(pyramid, looked[-1]))).relu()
