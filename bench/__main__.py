@@ -65,6 +65,10 @@ WORKS = {
     "conll2003": ("bench.fine_tuning:conll2003", "MiniLM fine-tuned on CoNLL-2003: F1 of names"),
     "squad": ("bench.fine_tuning:squad", "MiniLM fine-tuned on questions of SQuAD: F1 of answers"),
     "same": ("bench.same:main", "every task beside an earlier checkout: the same losses, weights and answers"),
+    "glimpses": (
+        "bench.glimpses:main",
+        "one shape somewhere: places that are learned, beside random ones and the centre",
+    ),
     "see": ("bench.see:marks", "Fashion-MNIST and CIFAR-10 with less than 0.3 million parameters: accuracy, time"),
     "tatoeba": ("bench.recipes:tatoeba", "what `regard train pairs` reaches on English-French, untuned"),
 }

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy
 import pytest
 import torch
 from torch import Tensor, nn
@@ -67,6 +68,24 @@ def test_hard_finds_zeros_where_there_is_nothing_to_look_at():
     assert draw.isfinite().all()
 
 
+def test_a_choice_is_replaced_by_its_expected_value_the_more_often_the_less_sure_it_is():
+    query, memory, pattern = sight()
+    attention, soft = Hard(Dot(), width=WIDTH, averaged=True), Soft(Dot())(query, memory, memory, pattern).context
+    logits = (query @ memory[:, 0].mT).masked_fill(~pattern.dense(QUERIES, KEYS)[:, 0], -torch.inf)
+    weights = logits.softmax(-1).numpy()
+    entropy = -(weights * numpy.log(weights, where=weights > 0, out=numpy.zeros_like(weights))).sum(-1)
+    share = entropy / numpy.log(numpy.maximum((weights > 0).sum(-1), 2))
+    times = 2000
+    torch.manual_seed(13)
+    many = Padding(pattern.lengths.repeat(times))
+    found = attention(query.repeat(times, 1, 1), *2 * [memory.repeat(times, 1, 1, 1)], many)
+    means = found.draw[..., 0] == 0  # the mean has no log-probability to learn from
+    close = (found.context - soft.repeat(times, 1, 1)).abs().amax(-1) < 1e-5
+    assert close[means].all()
+    assert_close(means.float().unflatten(0, (times, -1)).mean(0), torch.from_numpy(share).float(), rtol=0, atol=0.05)
+    assert not (attention.eval()(query, memory, memory, pattern).draw[..., 0] == 0).any()
+
+
 def test_nowhere_finds_a_context_of_width_zero():
     query, memory, pattern = sight()
     context, draw = Nowhere()(query, memory, memory, pattern)
@@ -86,6 +105,20 @@ def test_the_surrogate_equals_its_equation_worked_out_by_hand(lasting):
     else:
         expected = [[3 - 2.0, 2.0 - 3], [5 - 1.0, 1.0 - 5], [0, 0]]
     assert_close(draw.grad, torch.tensor([expected]))
+
+
+def test_the_mean_of_the_other_rows_is_a_second_baseline():
+    draw = torch.tensor([[[-0.5, 2.0], [-0.9, 3.0]], [[-0.1, 7.0], [-0.8, 1.0]], [[-1.5, 1.0], [-0.2, 9.0]]])
+    draw.requires_grad_()
+    losses, counted = (
+        torch.tensor([[3.0, 7.0], [9.0, 3.0], [5.0, 0.0]]),
+        torch.tensor([[True, True]] * 2 + [[True, False]]),
+    )
+    Rollout(torch.empty(0), draw, lasting=True, weight=0.1, compared=True).surrogate(losses, counted).backward()
+    errors = torch.tensor([[5.0 - 2, 7 - 3], [6.0 - 7, 3 - 1], [5.0 - 1, 0]])  # R = 10 7, 12 3, 5 and n = 2 1, 2 1, 1
+    others = torch.tensor([[(4 - 1) / 2, 2], [(3 + 4) / 2, 4], [(3 - 1) / 2, 0]])
+    numbers = torch.tensor([[2, 1], [2, 1], [1, 0]])
+    assert_close(draw.grad, torch.stack([0.1 * numbers * (errors - others), -errors], -1))
 
 
 SOURCE, TARGET_IN, TARGET_OUT = torch.tensor([[4, 5, 6]]), torch.tensor([[BOS, 4]]), torch.tensor([[4, EOS]])

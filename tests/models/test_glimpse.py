@@ -1,5 +1,7 @@
 """The network of glimpses: what it sees, where it learns to look, and the gradient of what it draws."""
 
+from dataclasses import replace
+
 import numpy
 import pytest
 import torch
@@ -9,14 +11,17 @@ from torch.testing import assert_close
 
 from regard.attention.recorder import recording
 from regard.layers.glimpse import covered, levels, patches
-from regard.models.glimpse import Glimpse, GlimpseConfig
+from regard.layers.places import Learned
+from regard.models.glimpse import Drawn, Glimpse, GlimpseConfig
 
 SIDE = 6
 
 
-def network(**settings: object) -> Glimpse:
-    torch.manual_seed(0)
-    config = GlimpseConfig(**{"width": 6, "glimpses": 2, "patch": 2, "scales": 2, "deviation": 0.4, **settings})
+def network(*, seed: int = 0, **settings: object) -> Glimpse:
+    torch.manual_seed(seed)
+    config = GlimpseConfig(
+        **{"width": 6, "glimpses": 2, "patch": 2, "scales": 2, "deviation": 0.4, "paths": 1, **settings}
+    )
     return Glimpse(config, channels=1, rows=SIDE, columns=SIDE, outputs=3)
 
 
@@ -68,21 +73,28 @@ def test_the_mean_place_is_looked_at_once_it_has_learned() -> None:
     assert torch.equal(model(pictures), model(pictures))
 
 
+@pytest.mark.parametrize("places", ["random", "centre"])
+def test_places_that_are_not_learned_are_there_to_compare_with(places: str) -> None:
+    model, pictures = network(places=places, paths=2).eval(), torch.randn(3, 1, SIDE, SIDE)
+    assert torch.equal(model(pictures), model(pictures)) == (places == "centre")
+    drawn = model.drawn(pictures)
+    assert not drawn.draw.any()
+    assert drawn.surrogate(torch.rand(6)).item() == 0.0
+    found = torch.cat([model.places(torch.zeros(500, 6))[0] for _ in range(8)])
+    assert found.abs().max() <= 1
+    assert_close(found.square().mean().item(), 1 / 3 if places == "random" else 0.0, atol=0.03, rtol=0)
+
+
 # the gradient of the expected loss
 
 
-class Fixed(Glimpse):
-    """Looks where it is told to: `nodes` (B, T, 2) are added to the means, in deviations."""
+class Fixed(Learned):
+    """Looks where it is told to: `nodes` (B, T, 2) are added to the means, in deviations, one after the other."""
 
-    nodes: Tensor
-
-    def drawn(self, pictures: Tensor):
-        self.step = 0
-        return super().drawn(pictures)
+    nodes: list[Tensor]
 
     def draw(self, mean: Tensor) -> Tensor:
-        self.step += 1
-        return mean + self.deviation * self.nodes[:, self.step - 1]
+        return mean + self.deviation * self.nodes.pop(0)
 
 
 def exact_gradient(model: Glimpse, picture: Tensor, wanted: Tensor) -> list[Tensor]:
@@ -90,13 +102,13 @@ def exact_gradient(model: Glimpse, picture: Tensor, wanted: Tensor) -> list[Tens
 
     The density of the nodes depends on the parameters, and so does the loss; places themselves are constants.
     """
-    axis = numpy.linspace(-4, 4, 25)
+    axis = numpy.linspace(-4, 4, 33)
     density = numpy.exp(-(axis**2) / 2) / numpy.exp(-(axis**2) / 2).sum()
     nodes = torch.tensor(numpy.stack(numpy.meshgrid(*[axis] * 4, indexing="ij"), -1).reshape(-1, 2, 2))
     shares = torch.tensor(numpy.einsum("a,b,c,d->abcd", *[density] * 4).reshape(-1))
-    model.__class__, model.nodes = Fixed, nodes
+    model.places.__class__, model.places.nodes = Fixed, list(nodes.unbind(1))
     drawn = model.drawn(picture.expand(len(nodes), -1, -1, -1))
-    model.__class__ = Glimpse
+    model.places.__class__ = Learned
     losses = F.cross_entropy(drawn.logits, wanted.expand(len(nodes)), reduction="none")
     log_probability = drawn.draw[..., 0].sum(1)
     total = (shares * (losses + losses.detach() * log_probability)).sum()  # ∇ p L = p (∇ L + L ∇ log p)
@@ -104,14 +116,14 @@ def exact_gradient(model: Glimpse, picture: Tensor, wanted: Tensor) -> list[Tens
 
 
 def learned(model: Glimpse) -> list[nn.Parameter]:
-    return [value for name, value in model.named_parameters() if not name.startswith("baseline")]
+    return [value for name, value in model.named_parameters() if "baseline" not in name]
 
 
 def estimates(model: Glimpse, picture: Tensor, wanted: Tensor, *, repeats: int, at_once: int) -> Tensor:
-    """Estimates of the gradient, each the mean of `at_once` drawn passes: (repeats, parameters)"""
+    """Estimates of the gradient, each the mean of `at_once` drawn paths: (repeats, parameters)"""
     found = []
     for _ in range(repeats):
-        drawn = model.drawn(picture.expand(at_once, -1, -1, -1))
+        drawn = replace(model.drawn(picture.expand(at_once // model.paths, -1, -1, -1)), weight=1.0)
         losses = F.cross_entropy(drawn.logits, wanted.expand(at_once), reduction="none")
         gradients = torch.autograd.grad((losses.sum() + drawn.surrogate(losses)) / at_once, learned(model))
         found.append(torch.cat([each.flatten() for each in gradients]))
@@ -120,9 +132,9 @@ def estimates(model: Glimpse, picture: Tensor, wanted: Tensor, *, repeats: int, 
 
 @pytest.fixture(scope="module")
 def case() -> tuple[Glimpse, Tensor, Tensor, Tensor]:
-    model = network().double().train()
+    model = network(seed=10, exploring=0.0).double().train()  # where it looks matters for its loss
     with torch.no_grad():
-        for linear in (model.output, model.where):
+        for linear in (model.output, model.places.where):
             linear.weight.mul_(4)  # so that it matters where it looks
     picture, wanted = 2 * torch.randn(1, 1, SIDE, SIDE, dtype=torch.float64), torch.tensor([1])
     exact = torch.cat([each.flatten() for each in exact_gradient(model, picture, wanted)])
@@ -132,28 +144,56 @@ def case() -> tuple[Glimpse, Tensor, Tensor, Tensor]:
 def with_baseline(model: Glimpse, picture: Tensor, wanted: Tensor, *, good: bool) -> None:
     """A baseline that expects the mean loss, or one that expects nothing."""
     with torch.no_grad():
-        model.baseline.weight.zero_()
+        model.places.baseline.weight.zero_()
         loss = F.cross_entropy(model(picture.expand(2000, -1, -1, -1)), wanted.expand(2000))
-        model.baseline.bias.fill_(float(loss) if good else 0.0)
+        model.places.baseline.bias.fill_(float(loss) if good else 0.0)
 
 
-def test_the_mean_of_the_estimates_is_the_gradient_with_and_without_a_baseline(case) -> None:
+@pytest.mark.parametrize("second", [False, True], ids=["one path", "paths"])
+def test_the_mean_of_the_estimates_is_the_gradient_with_and_without_a_baseline(case, second: bool) -> None:
+    """The baselines are the learned one, which knows the mean or nothing, and the mean of the other paths."""
     model, picture, wanted, exact = case
     spreads = []
     for good in (False, True):
-        with_baseline(model, picture, wanted, good=good)
+        with_baseline(model, picture, wanted, good=good and not second)
+        model.paths = 4 if good and second else 1
         found = estimates(model, picture, wanted, repeats=60, at_once=2000)
         mean, error = found.mean(0), found.std(0) / len(found) ** 0.5
         assert ((mean - exact).abs() <= 4 * error + 0.01).all()  # 0.01: the quadrature has few nodes
-        where = slice(model.where.weight.numel() + 2)  # learned by draws alone
+        where = slice(model.places.where.weight.numel() + 2)  # the first ones, which learn by draws alone
         assert (mean - exact)[where].norm() < 0.2 * exact[where].norm()
         spreads.append(float(found.var(0).sum()))
     assert spreads[1] < 0.8 * spreads[0]
 
 
 def test_the_surrogate_adds_nothing_to_the_loss() -> None:
-    drawn = network().drawn(torch.randn(5, 1, SIDE, SIDE))
-    assert drawn.surrogate(torch.rand(5)).item() == 0.0
+    drawn = network(paths=3).drawn(torch.randn(5, 1, SIDE, SIDE))
+    assert drawn.logits.shape == (15, 3)
+    assert drawn.surrogate(torch.rand(15)).item() == 0.0
+
+
+def test_the_surrogate_equals_its_equation_worked_out_by_hand() -> None:
+    draw = torch.tensor([[[-0.5, 2.0]], [[-1.5, 1.0]], [[-0.7, 3.0]]], requires_grad=True)  # three paths of one picture
+    Drawn(torch.empty(3, 2), draw, paths=3).surrogate(torch.tensor([4.0, 5.0, 2.0])).backward()
+    errors = [4 - 2.0, 5 - 1.0, 2 - 3.0]
+    beyond = [2 - (4 - 1) / 2, 4 - (2 - 1) / 2, -1 - (2 + 4) / 2]
+    assert_close(draw.grad, torch.tensor([[[gain, -error]] for gain, error in zip(beyond, errors, strict=True)]))
+
+
+def test_paths_that_explore_look_anywhere_and_their_places_are_not_learned() -> None:
+    model, pictures = network(paths=4, exploring=0.5), torch.randn(5, 1, SIDE, SIDE)
+    looked: list[Tensor] = []
+    model.place.register_forward_pre_hook(lambda _, given: looked.append(given[0]))
+    drawn = model.drawn(pictures)
+    learned, anywhere = torch.stack(looked).unflatten(1, (2, -1)).unbind(1)  # (T, 2·B, 2) each
+    assert anywhere.std() > learned.std()  # of a uniform distribution, and of one around a mean
+    draw = drawn.draw.detach().requires_grad_()
+    losses = torch.rand(20)
+    replace(drawn, draw=draw).surrogate(losses).backward()
+    assert draw.grad is not None
+    assert draw.grad[:10].all()
+    assert not draw.grad[10:].any()
+    assert model.eval().drawn(pictures).draw.shape == (20, 2, 2)
 
 
 def test_the_baseline_learns_the_loss() -> None:
@@ -163,12 +203,11 @@ def test_the_baseline_learns_the_loss() -> None:
     before = model.drawn(pictures)
     before.surrogate(losses).backward()
     with torch.no_grad():
-        for weight in model.baseline.parameters():
+        for weight in model.places.baseline.parameters():
             weight -= 0.01 * weight.grad
         torch.manual_seed(1)
         after = model.drawn(pictures)
-    left = torch.tensor([2, 1])  # draws from each draw on, over which the loss is spread
-    errors = [(each.draw[..., 1] - losses.unsqueeze(1) / left).square().sum() for each in (before, after)]
+    errors = [(each.draw[..., 1] - losses.unsqueeze(1)).square().sum() for each in (before, after)]
     assert errors[1] < errors[0]
 
 
@@ -193,7 +232,7 @@ def test_it_learns_to_look_where_the_spot_may_be() -> None:
     for _ in range(200):
         pictures, wanted = spots(64, generator=generator)
         drawn = model.drawn(pictures)
-        losses = F.cross_entropy(drawn.logits, wanted, reduction="none")
+        losses = F.cross_entropy(drawn.logits, wanted.repeat(model.paths), reduction="none")
         ((losses.sum() + drawn.surrogate(losses)) / len(losses)).backward()
         optimiser.step()
         optimiser.zero_grad()

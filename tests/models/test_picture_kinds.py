@@ -21,7 +21,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "swin": {"width": 12, "layers": [2, 1], "heads": [2, 3], "window": 3},
     "non_local": {"width": 8, "layers": [1, 2], "look": [1, 2], "pool": True},
     "local_attention": {"width": 8, "layers": [1, 2], "heads": 2, "extent": 3},
-    "glimpse": {"width": 24, "glimpses": 3, "patch": 4},
+    "glimpse": {"width": 24, "glimpses": 3, "patch": 4, "paths": 2},
 }
 EVERY = pytest.mark.parametrize("kind", SMALL)
 

@@ -2,12 +2,8 @@
 
     a_1 … a_S = grid(picture)                       a vector for each place                        Xu 2015, section 3
 
-    rnn           h_0, c_0 = tanh(W mean_i a_i)
-                  z_t = β_t Σ_i w_ti a_i,   w_t = softmax_i score(h_{t−1}, a_i),   β_t = σ(u · h_{t−1})
-                  h_t = lstm(h_{t−1}, [y_{t−1} ; z_t])
-                  o_t = tanh(W [h_t ; z_t]),   P(y_t given y_<t and the picture) = softmax(V o_t)
-                  choice = "hard": z_t = β_t a_i, i ~ w_t while training, i = argmax w_t otherwise
-                  even = λ adds λ Σ_i (1 − Σ_t w_ti)² to the loss of a caption: no place is left out
+    rnn           h_0, c_0 = tanh(W mean_i a_i),   o_t from h_{t−1}, y_{t−1} and a look at a: models/looking.py
+                  P(y_t given y_<t and the picture) = softmax(V o_t)
     transformer   h = decoder(E[y] + P, a)          each layer: causal self-attention, attention over a, feed-forward
 
 B batch  C channels  H, W height and width in pixels  S places  T target length  M width
@@ -23,8 +19,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from regard.attention import MultiHead, scores
-from regard.attention.exact import masked_softmax
-from regard.attention.patterns import Causal, Padding
+from regard.attention.patterns import Causal
 from regard.attention.positions import Sinusoidal
 from regard.attention.scores import ScoreName
 from regard.errors import RegardError
@@ -33,17 +28,18 @@ from regard.layers.blocks import Block, Stack
 from regard.layers.dropout import Dropout
 from regard.layers.embedding import Embedding
 from regard.layers.feed_forward import FeedForward
-from regard.layers.penalty import penalise, penalised
 from regard.layers.picture_grid import PictureGrid
 from regard.layers.recurrent import Recurrent, RecurrentState
 from regard.layers.wiring import PreNorm
 from regard.models import transformer
-from regard.models.choice import Glance, Hard, Rollout, Soft
+from regard.models.choice import Hard, Rollout, Soft
 from regard.models.facts import Grid, ModelConfig
-from regard.models.seq2seq import Decoder, Memory, State
+from regard.models.looking import Looking
+from regard.models.seq2seq import Memory, State
 from regard.special import OWN, PAD
 
 RNN = {"score": "additive", "choice": "soft", "even": 0.0}  # the settings of each decoder, if not given
+WEIGHT = 0.1  # of what a hard choice learns by REINFORCE, as in the code of Xu 2015
 TRANSFORMER = {"heads": 4, "hidden": 512}
 
 
@@ -123,43 +119,6 @@ class _Captioner(nn.Module):
         return "target", "source" if path.endswith(("cross", "decoder.attention")) else "target"
 
 
-class Looking(Decoder):
-    """First the context, which h_{t−1} asks for and β_t scales; then the cell, which reads it."""
-
-    def __init__(self, cells: Recurrent, *, attention: Soft | Hard, readout: nn.Linear, even: float) -> None:
-        super().__init__(cells, attention=attention, readout=readout)
-        self.score = attention.score
-        self.gate = Linear(readout.out_features, 1)
-        self.even = even
-
-    def look(self, query: Tensor, memory: Memory) -> Glance:
-        context, draw = super().look(query, memory)
-        return Glance(torch.sigmoid(self.gate(query)) * context, draw)
-
-    def forward(self, y: Tensor, state: State, counted: Tensor) -> tuple[Rollout, State]:
-        """y (B, T, M) embedded; counted (B, T) is False where y is padding."""
-        queries, states, contexts, draws = [], [], [], []
-        cells = state.cells
-        for y_t in y.unbind(1):
-            queries.append(cells.hidden[-1].unsqueeze(1))
-            context, draw = self.look(queries[-1], state.memory)
-            s, cells = self.cells.step(torch.cat([y_t, context.squeeze(1)], dim=-1), cells)
-            states.append(s)
-            contexts.append(context)
-            draws.append(draw)
-        if self.even and penalised():
-            penalise(self.even * self._unevenness(torch.cat(queries, dim=1), state.memory, counted) / counted.sum())
-        hidden = self.read_out(torch.stack(states, dim=1), torch.cat(contexts, dim=1))
-        return Rollout(hidden, torch.cat(draws, dim=1), lasting=True), replace(state, cells=cells)
-
-    def _unevenness(self, queries: Tensor, memory: Memory, counted: Tensor) -> Tensor:
-        """Σ_i (1 − Σ_t w_ti)², summed over the batch: queries (B, T, M) → a number"""
-        logits = self.score.matrix(self.score.queries(queries.unsqueeze(1)), memory.keys)  # (B, 1, T, S)
-        allowed = Padding(memory.lengths).dense(*logits.shape[-2:], device=logits.device)
-        looked = (masked_softmax(logits, allowed).squeeze(1) * counted.unsqueeze(-1)).sum(1)  # (B, S)
-        return (1 - looked).square().sum()
-
-
 class RecurrentCaptioner(_Captioner):
     """The recurrent decoder with the step protocol; hard attention learns from its rollout."""
 
@@ -173,11 +132,12 @@ class RecurrentCaptioner(_Captioner):
         self.begin = Linear(width, 2 * config.layers * width)
         self.decoder = Looking(
             cells,
-            attention=Hard(score, width=width) if config.choice == "hard" else Soft(score),
+            attention=Hard(score, width=width, averaged=True) if config.choice == "hard" else Soft(score),
             readout=Linear(2 * width, width),
             even=config.even or 0.0,
         )
         self.dropout = Dropout(config.dropout)
+        self.weight = WEIGHT
 
     def encode(self, source: Tensor, lengths: Tensor | None = None) -> Memory:
         """source (B, C, H, W) → its memory"""
@@ -199,7 +159,8 @@ class RecurrentCaptioner(_Captioner):
 
     def rollout(self, source: Tensor, lengths: Tensor | None, target_in: Tensor) -> Rollout:
         """`forward`, together with the draws that a hard choice learns from: see `Rollout.surrogate`."""
-        return self._advance(target_in, self.start(self.encode(source, lengths)))[0]
+        rollout, _ = self._advance(target_in, self.start(self.encode(source, lengths)))
+        return replace(rollout, weight=self.weight, compared=True)
 
     def forward(self, source: Tensor, lengths: Tensor | None, target_in: Tensor) -> Tensor:
         """Teacher forcing: source (B, C, H, W), target_in (B, T) from BOS on → o (B, T, M)"""

@@ -6,28 +6,29 @@
     logits = W h_T                                            after T glimpses
 
 ρ cuts patches out of the picture x around l_t: one of p × p pixels, one of twice the side in the same number of pixels,
-and so on. Where to look is drawn, and has no gradient: `Drawn.surrogate` estimates that of the expected loss.
+and so on. Where to look is drawn, and has no gradient: `Drawn.surrogate` estimates that of the expected loss. While it
+learns, the network looks at each picture K times, along other paths.
 
-B batch  C channels  T glimpses  M width  S scales
+B batch  C channels  K paths  T glimpses  M width  S scales
 """
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from regard.attention.recorder import deliver, watching
 from regard.kernels.linear import Linear
 from regard.layers.dropout import Dropout
 from regard.layers.glimpse import covered, levels, patches
-from regard.models.choice import Rollout
+from regard.layers.places import Anywhere, PlacesName, places
+from regard.models.choice import beyond_others
 from regard.models.facts import Grid, PictureConfig
 
+WEIGHT = 0.1  # of what the draws learn, so that their noise does not drown what seeing learns
 MOST_CELLS = 28  # along one side of the grid that shows what was looked at
 
 
@@ -39,25 +40,40 @@ class GlimpseConfig(PictureConfig):
     glimpses: PositiveInt = 6  # T
     patch: PositiveInt = 8  # p, in pixels
     scales: PositiveInt = 2  # patches of a glimpse, each twice as wide as the one before
+    places: PlacesName = "learned"  # who decides where to look; "random" and "centre" are there to compare with
     deviation: PositiveFloat = 0.15  # σ; the picture reaches from −1 to 1
+    paths: PositiveInt = 4  # K
+    exploring: float = Field(default=0.5, ge=0.0, lt=1.0)  # share of the paths that look at random places
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What came of a pass that drew where to look: logits (B, outputs), and draws (B, T, 2) as in `Rollout`."""
+    """What came of a pass that drew where to look: logits (K·B, outputs), all pictures once and then again, and draws
+    (K·B, T, 2): the log-probability of a place, and the loss that the baseline expects. The last `exploring` of the
+    paths looked at random places, of which nothing is learned but to see."""
 
     logits: Tensor
     draw: Tensor
+    paths: int
+    exploring: int = 0
+    weight: float = 1.0
 
     def surrogate(self, losses: Tensor) -> Tensor:
-        """A term for Σ losses (B,) that makes its gradient an unbiased estimate of that of the expected loss.
+        """A term for Σ losses (K·B,) that makes its gradient an unbiased estimate of that of the expected loss.
 
-        All draws of a picture lead to its one loss, which comes after the last of them. Its value is 0.
+            Σ_t weight (L − b_t − m_t) log p(l_t) + ½ Σ_t (b_t − L)²         over the paths that do not explore
+
+        All draws of a path lead to its one loss L, which comes after the last of them. The baseline b_t learns L; m_t
+        is the mean of L − b_t over the other paths of the picture, whose draws are independent (Kool 2019). The factor
+        L − b_t − m_t counts as a constant, and the value of the whole is 0.
         """
-        at_the_end = F.pad(losses.unsqueeze(1), (self.draw.shape[1] - 1, 0))  # (B, T)
-        counted = torch.ones_like(at_the_end, dtype=torch.bool)
-        return Rollout(self.logits, self.draw, lasting=True).surrogate(at_the_end, counted)
+        draw = self.draw.unflatten(0, (self.paths, -1))[: self.paths - self.exploring]  # (K′, B, T, 2)
+        log_probability, baseline = draw.unbind(-1)
+        error = losses.detach().view(self.paths, -1, 1)[: len(draw)] - baseline
+        beyond = beyond_others(error.detach(), torch.ones_like(baseline))
+        surrogate = (self.weight * beyond * log_probability + error.square() / 2).sum()
+        return surrogate - surrogate.detach()
 
 
 class Glimpse(nn.Module):
@@ -68,45 +84,45 @@ class Glimpse(nn.Module):
     def __init__(self, config: GlimpseConfig, *, channels: int, rows: int, columns: int, outputs: int) -> None:
         super().__init__()
         c, half = config, max(config.width // 2, 1)
-        self.glimpses, self.patch, self.scales, self.deviation = c.glimpses, c.patch, c.scales, c.deviation
+        self.glimpses, self.patch, self.scales, self.paths = c.glimpses, c.patch, c.scales, c.paths
+        self.exploring = int(c.exploring * c.paths)
         self.pixels, self.cells = (rows, columns), Grid(min(rows, MOST_CELLS), min(columns, MOST_CELLS))
-        self.where = Linear(c.width, 2)  # W_l
+        self.places = places(c.places, width=c.width, deviation=c.deviation)  # W_l, and the baseline
+        self.anywhere = Anywhere()
         self.patches = Linear(c.scales * channels * c.patch**2, half)  # W_p
         self.place = Linear(2, half)  # W_q
         self.seen, self.seen_where = Linear(half, c.width), Linear(half, c.width)  # W_s, W_w
         self.before, self.glimpse = Linear(c.width, c.width), Linear(c.width, c.width)  # W_h, W_g
-        self.baseline = Linear(c.width, 1)
         self.dropout, self.output = Dropout(c.dropout), Linear(c.width, outputs)
         self.width = c.width
 
     def forward(self, pictures: Tensor) -> Tensor:
-        return self.drawn(pictures).logits
+        return self._read(pictures).logits
 
     def drawn(self, pictures: Tensor) -> Drawn:
-        """The logits, and the draws that led to them."""
+        """The logits of all paths, and the draws that led to them."""
+        exploring = self.exploring * len(pictures)
+        read = self._read(pictures.repeat(self.paths, 1, 1, 1), exploring=exploring)
+        return replace(read, paths=self.paths, exploring=self.exploring, weight=WEIGHT)
+
+    def _read(self, pictures: Tensor, *, exploring: int = 0) -> Drawn:
+        """One pass; the last `exploring` rows look at random places."""
         pyramid = levels(pictures, self.scales)
         hidden = pictures.new_zeros(len(pictures), self.width)
-        draws, places = [], []
+        draws, looked = [], []
         for _ in range(self.glimpses):
-            mean = self.where(hidden).tanh()
-            drawn = self.draw(mean.detach())
-            draws.append(torch.cat([self._log_probability(drawn, mean), self.baseline(hidden.detach())], -1))
-            places.append(drawn.clamp(-1, 1))
-            hidden = (self.before(hidden) + self.glimpse(self._glimpse(pyramid, places[-1]))).relu()
+            place, draw = self.places(hidden)
+            if exploring:
+                place = torch.cat([place[:-exploring], self.anywhere(hidden[-exploring:])[0]])
+            draws.append(draw)
+            looked.append(place.clamp(-1, 1))
+            hidden = (self.before(hidden) + self.glimpse(self._glimpse(pyramid, looked[-1]))).relu()
         if watching("glimpses"):
-            kept = torch.stack(places, 1)  # (B, T, 2)
             cells = self.cells.rows, self.cells.columns
-            shares = covered(kept, pixels=self.pixels, cells=cells, size=self.patch, scales=self.scales)
+            path = torch.stack(looked, 1)  # (B, T, 2)
+            shares = covered(path, pixels=self.pixels, cells=cells, size=self.patch, scales=self.scales)
             deliver(shares.unsqueeze(1), part="glimpses")
-        return Drawn(self.output(self.dropout(hidden)), torch.stack(draws, 1))
-
-    def draw(self, mean: Tensor) -> Tensor:
-        """Where to look, given where to look on average: (B, 2) → (B, 2)"""
-        return mean + self.deviation * torch.randn_like(mean) if self.training else mean
-
-    def _log_probability(self, drawn: Tensor, mean: Tensor) -> Tensor:
-        far = ((drawn - mean) / self.deviation).square().sum(-1, keepdim=True)
-        return -far / 2 - math.log(2 * math.pi * self.deviation**2)  # (B, 1)
+        return Drawn(self.output(self.dropout(hidden)), torch.stack(draws, 1), paths=1)
 
     def _glimpse(self, pyramid: list[Tensor], place: Tensor) -> Tensor:
         seen = self.patches(patches(pyramid, place, size=self.patch).flatten(1)).relu()

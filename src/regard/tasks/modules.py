@@ -197,11 +197,11 @@ class DrawnPlaces(Protocol):
 
     @property
     def logits(self) -> Tensor:
-        """(B, outputs)"""
+        """(K·B, outputs): all pictures once and then again, if each was looked at K times"""
         ...
 
     def surrogate(self, losses: Tensor) -> Tensor:
-        """A term of value 0 for Σ losses (B,), whose gradient makes that of the sum an estimate for all draws."""
+        """A term of value 0 for Σ losses (K·B,), whose gradient makes that of the sum an estimate for all draws."""
         ...
 
 

@@ -177,13 +177,15 @@ class See(Task[PictureData, Pictures, Asked, list[Label], PictureBatch]):
         """The cross-entropy, summed over the pictures."""
         pictures, smoothing = self.measured.prepared(batch.pictures), 0.0 if plain else self.smoothing
         drawn = model.drawn(pictures) if isinstance(model, DrawsPlaces) and not plain else None
-        logits = model(pictures) if drawn is None else drawn.logits  # (B, labels)
+        logits = model(pictures) if drawn is None else drawn.logits  # (K·B, labels)
+        paths = len(logits) // len(pictures)  # K > 1: each picture was looked at K times
         parts = [
-            F.cross_entropy(logits, wanted, label_smoothing=smoothing, reduction="none") * share
+            F.cross_entropy(logits, wanted.repeat(paths), label_smoothing=smoothing, reduction="none")
+            * share.repeat(paths)
             for wanted, share in zip(batch.wanted.unbind(1), batch.shares.unbind(1), strict=True)
         ]
-        losses = torch.stack(parts).sum(0)  # (B,)
-        return losses.sum() if drawn is None else losses.sum() + drawn.surrogate(losses)
+        losses = torch.stack(parts).sum(0)  # (K·B,)
+        return (losses.sum() if drawn is None else losses.sum() + drawn.surrogate(losses)) / paths
 
     def objective(self, splits: Splits[Pictures]) -> Objective:
         return Objective("accuracy", higher=True)
