@@ -17,7 +17,8 @@ def test_symbols_count_in_their_places_and_answers_as_a_whole():
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_systems_differ_in_the_model_alone(system: str):
-    values = {"rule": "copy", "longest": 9, "layers": 2, "steps": 4, "rate": 0.01, "half": 2, "threads": 1}
+    values = {"rule": "copy", "more": "", "longest": 9, "layers": 2, "steps": 4, "half": 2, "rate": 0.01}
+    values |= {"optimiser": "adam", "threads": 1}
     recipe = recipes.parse(RECIPE.format(kind=SYSTEMS[system].format(offset=7), **values), where=system)
     assert recipe.model.layers == 2
     assert getattr(recipe.model, "offset", 0) == (7 if system == "Universal" else 0)

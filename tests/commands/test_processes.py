@@ -30,6 +30,7 @@ SETTINGS = {
     "training.validate_every": 0,
     "training.checkpoint_every": 10,
     "training.threads": 1,
+    "training.precision": "float32",  # bfloat16 rounds what is added up in another order differently
     "decoding.max_length": 4,
 }
 

@@ -46,7 +46,7 @@ CASES: dict[str, dict[str, Any]] = {
     "see": {"data": {"train": "pictures.npz"}, "model": {"kind": "vit", "patch_size": 4, **HEADS}},
     "caption": {"data": {"train": "drawn:train?examples=40"}, "model": {"kind": "caption", "width": 12}, **FEW},
     "nodes": {
-        "data": {"train": "graph:lookup?keys=5&groups=20&noise=2", "neighbours": [4]},
+        "data": {"train": "graph:lookup?keys=5&groups=20&noise=2", "neighbours": [4, 4]},
         "model": {"kind": "gat", "hidden_layers": 1, "width": 8},
         "training": {"batch_size": 10},
     },
