@@ -56,7 +56,8 @@ def _commands(written: Written, given: argparse.Namespace) -> list[Command]:
     peers: dict[str, Callable[[str], Command]] = {
         "CTranslate2 float32, workers of one thread": by_thread,
         "CTranslate2 float32, one worker": partial(written.ctranslate2, workers=1, threads=threads),
-        "CTranslate2 int8, workers of one thread": partial(by_thread, precision="int8", judged=False),
+        "CTranslate2 int8, workers of one thread": partial(by_thread, precision="int8"),
+        "CTranslate2 int8, one worker": partial(written.ctranslate2, workers=1, threads=threads, precision="int8"),
         "transformers": written.transformers,
     }
     return [

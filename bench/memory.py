@@ -26,7 +26,7 @@ STEPS, SENTENCES, TOGETHER = 8, 512, 64
 def main(arguments: list[str]) -> None:
     given = options.read(options.parser("memory", __doc__), arguments)
     steps, sentences, together = (1, 8, 8) if given.quick else (STEPS, SENTENCES, TOGETHER)
-    learners = [system for system in [*training_speed.OURS, *training_speed.TINY_PEERS] if system.judged]
+    learners = [system for system in [*training_speed.OURS, *training_speed.TINY_PEERS] if not system.environment]
     notes: list[str] = []
     versions: dict[str, dict[str, str]] = {}
     with scratch() as folder:

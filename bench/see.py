@@ -66,7 +66,7 @@ def recipe_for(folder: Path) -> tuple[str, dict[str, Path]]:
 
 def speed(arguments: list[str]) -> None:
     given = options.read(options.parser("train-vit", __doc__, data=None), arguments)
-    systems = chosen([*OURS, *peer(*VIT), tuned(*VIT)], given)
+    systems = chosen([*OURS, *peer(*VIT), *tuned(*VIT)], given)
     steps, first = (1, 2) if given.quick else (STEPS, FIRST_STEPS)
     with scratch() as folder:
         settings = prepare(Path(folder), count=max(steps, first), size=8 if given.quick else BATCH)

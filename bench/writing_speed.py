@@ -85,7 +85,7 @@ def settings_for(vocabulary: int) -> list[Setting]:
 
 def training(arguments: list[str]) -> None:
     given = options.read(_parser("train-gpt"), arguments)
-    systems = chosen([*TRAINING, *peer(*GPT2), tuned(*GPT2)], given)
+    systems = chosen([*TRAINING, *peer(*GPT2), *tuned(*GPT2)], given)
     results = []
     with scratch() as folder:
         vocabulary, ids = characters(given.data, Path(folder))
