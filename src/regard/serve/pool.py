@@ -16,7 +16,7 @@ from functools import partial
 
 from regard.engines.channel import Message
 from regard.serve.batching import Budget, Group, Item, Job, Waiting
-from regard.serve.failures import ServeError
+from regard.serve.failures import ServeError, UnreadableError, refused
 from regard.serve.metrics import Metrics
 from regard.serve.process import Process
 from regard.serve.registry import Entry, Registry
@@ -210,14 +210,14 @@ class Pool:
             item.reply(result)
 
 
-def failure_of(message: Message | None) -> ServeError | None:
-    """The error that a reply holds."""
+def failure_of(message: Message | None, entry: Entry) -> ServeError | None:
+    """The error that a reply holds; clients read the name of the model where its path would be."""
     if message is None:
         return ServeError(503, "unavailable", ENDED, retry_after=1)
     if message.get("refused") is not None:
-        return ServeError(400, "invalid", str(message["refused"]))
+        return refused(str(message["refused"]).replace(str(entry.path), entry.name))
     if "unreadable" in message:
-        return ServeError(503, "unavailable", f"the model cannot be read: {message['unreadable']}")
+        return UnreadableError(str(message["unreadable"]))
     if "broken" in message:
         return ServeError(500, "failed", str(message["broken"]))
     return None

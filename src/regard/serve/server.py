@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from pydantic import JsonValue
 from regard.engines.channel import Message
 from regard.errors import RegardError
 from regard.serve.batching import Item, Job
-from regard.serve.failures import ServeError, refused
+from regard.serve.failures import ServeError, UnreadableError, refused
 from regard.serve.keys import Keys
 from regard.serve.metrics import Metrics, asked
 from regard.serve.pool import Pool, failure_of
@@ -121,7 +122,7 @@ class Server:
                 if message is not None and "piece" in message:
                     yield message["piece"]
                     continue
-                if (failure := failure_of(message)) is not None:
+                if (failure := failure_of(message, entry)) is not None:
                     raise failure
                 return
         finally:
@@ -163,8 +164,11 @@ class Server:
                 return "unchanged"
             after = Entry(entry.name, entry.path, entry.facts, entry.version + 1, mark)
             after.facts = await self.open(after)
-        except (RegardError, ServeError) as error:
-            return f"refused: {error}"
+        except RegardError as error:
+            _log(entry, str(error))
+            return f"refused: {UnreadableError(str(error)).sentence}"
+        except ServeError as failure:
+            return f"refused: {failure.sentence}"
         entry.facts, entry.version, entry.mark = after.facts, after.version, after.mark
         self.tell_of(entry)
         return "reloaded"
@@ -269,11 +273,19 @@ class Server:
             return await self._replies(job, inputs, again=False)
         found = []
         for reply in replies:
-            if (failure := failure_of(reply)) is not None:
+            if (failure := failure_of(reply, job.entry)) is not None:
+                if (
+                    isinstance(failure, UnreadableError) and job.verb != "describe"
+                ):  # at the start, it is what the command says
+                    _log(job.entry, failure.why)
                 raise failure
             assert reply is not None
             found.append(reply)
         return found
+
+
+def _log(entry: Entry, said: str) -> None:
+    print(f"regard: {entry.name}: {said}", file=sys.stderr, flush=True)
 
 
 def readable(inputs: Sequence[object], *, most: int) -> None:
