@@ -135,9 +135,15 @@ class Server:
         found = [await self._one(entry, "tokenize", text, {}) for text in texts]
         return [[Token(*row) for row in reply["tokens"][0]] for reply in found]
 
-    async def parts(self, model: str | None, text: str, *, language: str | None = None) -> Split:
+    async def parts(self, entry: Entry, text: str, *, language: str | None = None) -> Split:
         """The parts in which a text is answered: one, or whole sentences."""
-        return await self._split(self.registry.find(model), text, language) or Split([text], ["", ""])
+        return await self._split(entry, text, language) or Split([text], ["", ""])
+
+    @staticmethod
+    def is_short(entry: Entry, given: object) -> bool:
+        """Whether an input is clearly answered in one piece: a token has one byte or more."""
+        facts = entry.facts
+        return facts.whole is None or not isinstance(given, str) or len(given.encode()) <= facts.together
 
     async def describe(self, entry: Entry) -> tuple[Facts, str]:
         """What the surface of a model says, and the mark of its files."""
@@ -203,13 +209,13 @@ class Server:
     async def _split(self, entry: Entry, given: object, language: str | None) -> Split | None:
         """The parts of a text that may be too long to be answered in one piece.
 
-        A worker, which knows the tokens, is asked only if it is not clear from the bytes: a token has one or more.
+        A worker, which knows the tokens, is asked only if it is not clear without it.
         """
         facts = entry.facts
-        if facts.whole is None or not isinstance(given, str) or (size := len(given.encode())) <= facts.together:
+        if self.is_short(entry, given) or not isinstance(given, str) or facts.whole is None:
             return None
         own = language or (facts.languages[0] if facts.languages else "en")
-        if size <= facts.whole and len(sentences(given, language=own).parts) <= 1:
+        if len(given.encode()) <= facts.whole and len(sentences(given, language=own).parts) <= 1:
             return None
         reply = await self._one(entry, "split", given, {"language": own})
         found = Split(reply["parts"], reply["between"])
