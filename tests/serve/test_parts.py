@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from made_models import write_model
 from regard.errors import RegardError
-from regard.serve.batching import Budget, Group, Item, Waiting
+from regard.serve.batching import Budget, Group, Item, Job, Waiting
 from regard.serve.failures import ServeError
 from regard.serve.keys import Keys
 from regard.serve.metrics import Metrics
 from regard.serve.pool import Pool
-from regard.serve.process import Process
+from regard.serve.process import Process, Reply
 from regard.serve.registry import Entry, Facts, Registry, mark_of, named
 from regard.serve.server import readable
 from regard.serve.texts.sentences import lines, packed, sentences
@@ -156,6 +156,50 @@ class Told(Process):
 
     def tell(self, message: dict[str, Any]) -> None:
         self.told.append(message["name"])
+
+
+class Given(Process):
+    """A worker that is not started and keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.held, self.used, self.given = {"a": [1]}, {}, 0.0
+        self.sizes: list[int] = []
+        self.alone = False
+
+    @property
+    def idle(self) -> bool:
+        return not self.sizes
+
+    @property
+    def takes_next(self) -> bool:
+        return len(self.sizes) == 1 and not self.alone
+
+    def start(self, message: dict[str, Any], reply: Reply, *, batch: bool) -> None:  # noqa: ARG002 - as it is called
+        self.sizes.append(len(message["inputs"]))
+        self.alone = not batch
+
+
+def test_a_worker_holds_the_next_batch_if_a_whole_one_waits():
+    first, second = Given(), Given()
+    pool = Pool([], 2, Registry(), Metrics(), 100, processes=[first, second])
+    pool.budgets["a"] = Budget(tokens=40, characters=1.0)
+
+    def ask(number: int, verb: str = "run") -> None:
+        pool.submit(Job(ENTRY, verb), [Item("word", 4, lambda _: None, born=0.0) for _ in range(number)])
+
+    ask(16)
+    assert (first.sizes, second.sizes) == ([8], [8])
+    ask(7)
+    assert len(pool.waiting) == 7  # 35 tokens are no whole batch
+    ask(10)
+    assert (first.sizes, second.sizes) == ([8, 8], [8, 8])
+    ask(8)
+    assert len(pool.waiting) == 9  # each holds one batch and no more
+    alone = Given()
+    pool = Pool([], 1, Registry(), Metrics(), 100, processes=[alone])
+    ask(1, "look")
+    ask(300 // 5)
+    assert alone.sizes == [1]  # nothing is held behind what is no batch
 
 
 def test_what_was_asked_least_recently_is_unloaded(tmp_path: Path):
