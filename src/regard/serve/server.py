@@ -280,9 +280,7 @@ class Server:
         found = []
         for reply in replies:
             if (failure := failure_of(reply, job.entry)) is not None:
-                if (
-                    isinstance(failure, UnreadableError) and job.verb != "describe"
-                ):  # at the start, it is what the command says
+                if isinstance(failure, UnreadableError) and job.verb != "describe":  # that is said when the server ends
                     _log(job.entry, failure.why)
                 raise failure
             assert reply is not None
