@@ -2,10 +2,11 @@
 
     python -m bench serve --model DIR --texts FILE [--clients 64] [--requests 20000] [--grow 100000]
 
-64 clients send one sentence in each request, and four clients send 64 sentences in each request; the latter also to a
-server of one CTranslate2 call for each sentence, which is how LibreTranslate answers a list. Beside them stand the same
-sentences by the same engine in one process without a server. The first answer is that of a model which was converted
-before; memory is that of all processes of the server, before and after --grow requests, which as many have warmed up.
+64 clients send one sentence in each request. Four clients, and then sixteen, send 64 sentences in each request; four of
+these also to a server of one CTranslate2 call for each sentence, which is how LibreTranslate answers a list. Beside
+them stand the same sentences by the same engine in one process without a server. The first answer is that of a model
+which was converted before; memory is that of all processes of the server, before and after --grow requests, which as
+many have warmed up.
 
 Every answer is compared with the offline one. The load generator is a process of its own on the same cores, and the
 result says how much of them it took.
@@ -36,14 +37,19 @@ from regard.commands.run import prepare
 from regard.errors import RegardError
 
 LIST = 64  # sentences in a list
-LISTING = 4  # clients that send lists
+LISTING, MORE = 4, 16  # clients that send lists
 SLOWER = 8  # times fewer lists for the server that takes one sentence at a time
 WARM = 2000  # requests before anything is measured
 PASSES = 3  # over all sentences, of each offline measurement
 STARTS = 3  # servers whose first answer is waited for
 TOGETHER = 1024  # sentences that the offline engine sorts by length
 
-SINGLES, LISTS, PLAIN = "singles", "lists", "a server of one CTranslate2 call for each sentence"
+SINGLES, LISTS, MANY, PLAIN = (
+    "singles",
+    "lists",
+    "lists of more clients",
+    "a server of one CTranslate2 call for each sentence",
+)
 Body = tuple[str, list[str]]  # what is posted, and the texts that it is answered with
 
 
@@ -159,7 +165,7 @@ class Measured:
 
     def __init__(self, given: argparse.Namespace, texts: list[str]) -> None:
         self.given, self.notes = given, list[str]()
-        self.offline, self.loads = list[float](), {name: list[Loaded]() for name in (SINGLES, LISTS, PLAIN)}
+        self.offline, self.loads = list[float](), {name: list[Loaded]() for name in (SINGLES, LISTS, MANY, PLAIN)}
         asking = prepare(given.model, {})
         answers = [each[0].text for each in asking.engine.answer_all(texts, asking.options, together=TOGETHER)]
         self.starts = [first_answer(given.model, texts[0], workers=given.threads) for _ in range(STARTS)]
@@ -176,6 +182,7 @@ class Measured:
                 self.offline.append(PASSES * len(texts) / (time.perf_counter() - begun))
                 self._add(SINGLES, server.load(single, clients=given.clients, requests=given.requests), 1)
                 self._add(LISTS, server.load(listed, clients=LISTING, requests=lists), LIST)
+                self._add(MANY, server.load(listed, clients=MORE, requests=max(MORE, lists)), LIST)
                 self._add(PLAIN, other.load(slowly, clients=LISTING, requests=max(LISTING, lists // SLOWER)), LIST)
             if given.grow:
                 self.notes.append(grown(server, single, given))
@@ -202,6 +209,12 @@ class Measured:
                 "sentences/s",
                 [row(LISTS, "regard serve", ours=True), row(PLAIN, PLAIN, ours=False), offline],
                 notes=[told("regard serve", self.loads[LISTS]), told(PLAIN, self.loads[PLAIN])],
+            ),
+            Table(
+                f"lists of {LIST} sentences, {MORE} clients",
+                "sentences/s",
+                [row(MANY, "regard serve", ours=True), offline],
+                notes=[told("regard serve", self.loads[MANY])],
             ),
             Table(
                 "from the command to the first answer",

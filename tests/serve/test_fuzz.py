@@ -38,8 +38,8 @@ def test_the_load_of_the_bench_is_a_result_that_the_report_can_show(tmp_path: Pa
         ]
     )
     result = Result.from_json(capsys.readouterr().out)
-    singles, lists, start = result.tables
-    assert [len(table.rows) for table in (singles, lists, start)] == [2, 3, 1]
-    assert all("0 failed, 0 of " in note for note in (*singles.notes, *lists.notes))
+    singles, lists, more, start = result.tables
+    assert [len(table.rows) for table in (singles, lists, more, start)] == [2, 3, 2, 1]
+    assert all("0 failed, 0 of " in note for table in (singles, lists, more) for note in table.notes)
     assert "| regard serve |" in markdown(result)
     assert str(tmp_path) not in markdown(result)

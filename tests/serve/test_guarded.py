@@ -21,6 +21,7 @@ from made_models import write_model
 
 KEY, OTHER = "a-secret-key", "another-key"
 SLOW = {"beam": 1, "max_length": 3000, "min_length": 3000}  # seconds of work
+UNREADABLE = "the model cannot be read; the log of the server says why"
 BUSY = " ".join(["w1"] * 40)
 
 
@@ -37,7 +38,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def keyed(models: Path) -> Iterator[Running]:
     (models / "keys").write_text(f"# who may ask\n{KEY}\n\n")
     arguments = [models / "quick", "--workers", "1", "--keys", models / "keys", "--cors", "https://page.example"]
-    with serving(*arguments, env={"REGARD_KEYS": OTHER}, errors="regard: quick: reloaded\n") as running:
+    told = f"regard: quick: .*{models}.*\nregard: quick: reloaded\n"
+    with serving(*arguments, env={"REGARD_KEYS": OTHER}, errors=told) as running:
         running.client.headers["Authorization"] = f"Bearer {KEY}"
         yield running
 
@@ -101,7 +103,7 @@ def test_a_replaced_model_is_taken_over_and_a_damaged_one_is_not(keyed: Running,
     weights = models / "quick" / "weights.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-8])
-    assert keyed.client.post("/admin/reload").json()["quick"].startswith("refused: ")
+    assert keyed.client.post("/admin/reload").json() == {"quick": f"refused: {UNREADABLE}"}
     assert keyed.run("quick", "w1 w2 w3") == after
     replace(models / "quick", models / "first")
     keyed.process.send_signal(signal.SIGHUP)
@@ -206,6 +208,15 @@ def test_models_beyond_the_memory_are_unloaded(models: Path):
     with serving(*(models / name for name in names), "--workers", "1", "--memory", str(room)) as running:
         answers = [running.run(name, "w1 w2")["answers"] for name in names * 2]
         assert all(each == answers[0] for each in answers)
+
+
+def test_why_a_model_cannot_be_read_is_logged_and_names_no_file_to_a_client(tmp_path: Path):
+    model = write_model(tmp_path / "damaged", decoding={"beam": 1, "max_length": 4})
+    weights = model / "weights.safetensors"
+    with serving(model, "--workers", "1", errors=f"(regard: damaged: .*{tmp_path}.*\n)+") as server:
+        weights.write_bytes(weights.read_bytes()[:-8])
+        found = server.client.post("/run/damaged", json={"input": "w1"})
+    assert (found.status_code, found.json()) == (503, {"error": UNREADABLE})
 
 
 def test_other_machines_without_keys_are_warned_of(models: Path):

@@ -200,6 +200,10 @@ def test_info(server: Running) -> None:
     assert found["model_id"] == "texts"
     assert found["max_client_batch_size"] == 20
     assert found["auto_truncate"] is False
+    assert {"texts", "labels", "words"} <= set(found["models"])
+    named = server.client.get("/info", params={"model": "labels"}).json()
+    assert (named["model_id"], named["model_pipeline_tag"]) == ("labels", "text-classification")
+    assert server.client.get("/info", params={"model": "nowhere"}).status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -182,36 +182,36 @@ def test_models(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "sentence", "param"),
     [
-        ({"model": "vectors"}, "'vectors' answers with vectors"),
-        ({"prompt": [1, 2]}, "prompt: numbers of tokens are not read"),
-        ({"prompt": []}, "prompt: give a text"),
-        ({"max_tokens": -1}, "max_tokens"),
-        ({"max_tokens": 0}, "max_tokens: 0"),
-        ({"max_tokens": 100_000}, "max_tokens is 100000"),
-        ({"temperature": 3}, "temperature"),
-        ({"n": 21}, "21 answers"),
-        ({"n": 2, "best_of": 1}, "best_of"),
-        ({"suffix": "x"}, "suffix is not supported"),
-        ({"frequency_penalty": 1.0}, "frequency_penalty is not supported"),
-        ({"extra_body": {"unheard": 1}}, "unheard"),
-        ({"logprobs": 9}, "logprobs"),
-        ({"stream": True, "prompt": "a\0"}, "NUL"),
-        ({"prompt": "the cat sat " * 9}, "only the last 12 of 108 tokens are read"),
-        ({"prompt": "the cat sat " * 9, "stream": True}, "only the last 12 of 108 tokens are read"),
+        ({"model": "vectors"}, "'vectors' answers with vectors", "model"),
+        ({"prompt": [1, 2]}, "prompt: numbers of tokens are not read", "prompt"),
+        ({"prompt": []}, "prompt: give a text", "prompt"),
+        ({"max_tokens": -1}, "max_tokens", "max_tokens"),
+        ({"max_tokens": 0}, "max_tokens: 0", "max_tokens"),
+        ({"max_tokens": 100_000}, "max_tokens is 100000", "max_tokens"),
+        ({"temperature": 3}, "temperature", "temperature"),
+        ({"n": 21}, "21 answers", "n"),
+        ({"n": 2, "best_of": 1}, "best_of", "best_of"),
+        ({"suffix": "x"}, "suffix is not supported", "suffix"),
+        ({"frequency_penalty": 1.0}, "frequency_penalty is not supported", "frequency_penalty"),
+        ({"extra_body": {"unheard": 1}}, "unheard", "unheard"),
+        ({"logprobs": 9}, "logprobs", "logprobs"),
+        ({"stream": True, "prompt": "a\0"}, "NUL", None),
+        ({"prompt": "the cat sat " * 9}, "only the last 12 of 108 tokens are read", None),
+        ({"prompt": "the cat sat " * 9, "stream": True}, "only the last 12 of 108 tokens are read", None),
     ],
 )
-def test_errors(client: openai.OpenAI, changes: dict[str, Any], sentence: str) -> None:
+def test_errors(client: openai.OpenAI, changes: dict[str, Any], sentence: str, param: str | None) -> None:
     with pytest.raises(openai.BadRequestError, match=sentence) as error:
         client.completions.create(**({"model": "gpt", "prompt": "a"} | changes))
-    assert error.value.type == "invalid_request_error"
+    assert (error.value.type, error.value.param) == ("invalid_request_error", param)
 
 
 def test_unknown_models_and_bodies(client: openai.OpenAI, server: Running) -> None:
     with pytest.raises(openai.NotFoundError, match="there is no model 'other'") as error:
         client.completions.create(model="other", prompt="a")
-    assert error.value.code == "model_not_found"
+    assert (error.value.code, error.value.param) == ("model_not_found", "model")
     response = server.client.post("/v1/completions", content=b"{", headers={"Content-Type": "application/json"})
     assert response.status_code == 400
     assert response.json()["error"].keys() == {"message", "type", "param", "code"}

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from made_models import write_model
 from regard.errors import RegardError
-from regard.serve.batching import Budget, Group, Item, Waiting
+from regard.serve.batching import Budget, Group, Item, Job, Waiting
 from regard.serve.failures import ServeError
 from regard.serve.keys import Keys
 from regard.serve.metrics import Metrics
 from regard.serve.pool import Pool
-from regard.serve.process import Process
+from regard.serve.process import Process, Reply
 from regard.serve.registry import Entry, Facts, Registry, mark_of, named
 from regard.serve.server import readable
 from regard.serve.texts.sentences import lines, packed, sentences
@@ -106,7 +106,9 @@ def test_sentences_end_where_their_language_ends_them():
 
 def test_models_have_names_that_an_address_can_hold(tmp_path: Path):
     model = write_model(tmp_path / "my model")
-    assert named([str(model)]) == {"my model": model.resolve()}
+    assert named([str(model)]) == {"my model": model}
+    (tmp_path / "current").symlink_to(model)
+    assert named([str(tmp_path / "current")]) == {"current": tmp_path / "current"}
     assert named([f"en-de={model}", str(model)]).keys() == {"en-de", "my model"}
     for given in (f"a/b={model}", f"a%2f={model}", f"a\n={model}"):
         with pytest.raises(RegardError, match="cannot be the name of a model"):
@@ -154,6 +156,50 @@ class Told(Process):
 
     def tell(self, message: dict[str, Any]) -> None:
         self.told.append(message["name"])
+
+
+class Given(Process):
+    """A worker that is not started and keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.held, self.used, self.given = {"a": [1]}, {}, 0.0
+        self.sizes: list[int] = []
+        self.alone = False
+
+    @property
+    def idle(self) -> bool:
+        return not self.sizes
+
+    @property
+    def takes_next(self) -> bool:
+        return len(self.sizes) == 1 and not self.alone
+
+    def start(self, message: dict[str, Any], reply: Reply, *, batch: bool) -> None:  # noqa: ARG002 - as it is called
+        self.sizes.append(len(message["inputs"]))
+        self.alone = not batch
+
+
+def test_a_worker_holds_the_next_batch_if_a_whole_one_waits():
+    first, second = Given(), Given()
+    pool = Pool([], 2, Registry(), Metrics(), 100, processes=[first, second])
+    pool.budgets["a"] = Budget(tokens=40, characters=1.0)
+
+    def ask(number: int, verb: str = "run") -> None:
+        pool.submit(Job(ENTRY, verb), [Item("word", 4, lambda _: None, born=0.0) for _ in range(number)])
+
+    ask(16)
+    assert (first.sizes, second.sizes) == ([8], [8])
+    ask(7)
+    assert len(pool.waiting) == 7  # 35 tokens are no whole batch
+    ask(10)
+    assert (first.sizes, second.sizes) == ([8, 8], [8, 8])
+    ask(8)
+    assert len(pool.waiting) == 9  # each holds one batch and no more
+    alone = Given()
+    pool = Pool([], 1, Registry(), Metrics(), 100, processes=[alone])
+    ask(1, "look")
+    ask(300 // 5)
+    assert alone.sizes == [1]  # nothing is held behind what is no batch
 
 
 def test_what_was_asked_least_recently_is_unloaded(tmp_path: Path):

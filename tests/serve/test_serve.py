@@ -191,7 +191,9 @@ def test_other_paths_methods_and_kinds_are_refused(server: Running):
 def test_other_hosts_and_origins_are_refused(server: Running):
     client, own = server.client, f"http://127.0.0.1:{server.port}"
     assert client.get("/health", headers={"Host": "evil.example"}).status_code == 403
-    assert client.get("/health", headers={"Host": f"LocalHost:{server.port}"}).status_code == 200
+    for host in (f"LocalHost:{server.port}", "localhost", "[::1]", f"[::1]:{server.port}"):
+        assert client.get("/health", headers={"Host": host}).status_code == 200
+    assert client.get("/health", headers={"Host": "[::2]"}).status_code == 403
     for origin, status in ((own, 200), ("https://evil.example", 403), ("null", 403), ("http://[::1", 403)):
         response = client.post("/run/tiny", json={"input": "w1"}, headers={"Origin": origin})
         assert response.status_code == status

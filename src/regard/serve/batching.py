@@ -106,10 +106,14 @@ class Group:
     def tokens_of(self, item: Item) -> float:
         return item.size / self.budget.characters + 1
 
+    @property
+    def whole(self) -> bool:
+        """Whether there is a whole batch."""
+        return len(self.items) > 1 and self.tokens >= self.budget.tokens
+
     def due(self) -> float:
         """When the first input has waited long enough: at once if there is a whole batch."""
-        whole = self.alone or (len(self.items) > 1 and self.tokens >= self.budget.tokens)
-        return self.items[0].born + (0.0 if whole else self.budget.wait)
+        return self.items[0].born + (0.0 if self.alone or self.whole else self.budget.wait)
 
     def take(self, share: int) -> list[Item]:
         """The inputs of the next batch, where so many workers share them; the longest-waiting is always among them."""

@@ -19,20 +19,32 @@ Reason = Literal[
 
 
 class ServeError(Exception):
-    """An error with its HTTP status, the reason for programs, and a sentence for people."""
+    """An error with its HTTP status, the reason for programs, and a sentence for people; `field` is the field of the
+    request that is wrong, where one is."""
 
-    def __init__(self, status: int, reason: Reason, sentence: str, *, retry_after: int | None = None) -> None:
+    def __init__(
+        self, status: int, reason: Reason, sentence: str, *, retry_after: int | None = None, field: str | None = None
+    ) -> None:
         super().__init__(sentence)
-        self.status, self.reason, self.sentence, self.retry_after = status, reason, sentence, retry_after
+        self.status, self.reason, self.sentence = status, reason, sentence
+        self.retry_after, self.field = retry_after, field
 
     @property
     def headers(self) -> dict[str, str]:
         return {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
 
 
-def refused(sentence: str, status: int = 400) -> ServeError:
+class UnreadableError(ServeError):
+    """A model that cannot be read. Why names files of this machine, so that it is logged and not told to clients."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(503, "unavailable", "the model cannot be read; the log of the server says why")
+        self.why = why
+
+
+def refused(sentence: str, status: int = 400, *, field: str | None = None) -> ServeError:
     """The request itself is wrong."""
-    return ServeError(status, "invalid", sentence)
+    return ServeError(status, "invalid", sentence, field=field)
 
 
 def trouble(error: BaseException) -> str:

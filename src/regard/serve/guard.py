@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from re import Pattern
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +27,7 @@ from regard.serve.metrics import Metrics, asked
 from regard.serve.protocol import Protocol, Shape, plain
 from regard.serve.settings import LOCAL, Limits, Settings
 
+PORT = re.compile(r":\d*$", re.ASCII)  # at the end of a Host
 READING = ("GET", "HEAD", "OPTIONS")
 METHODS = "GET, POST, OPTIONS"
 PAGES = ("/", "/docs", "/openapi.json")  # browsers open these without a key; the page asks for one when it is needed
@@ -59,7 +60,7 @@ class Places:
 
     def __init__(self, protocols: Iterable[Protocol]) -> None:
         self.fixed: dict[str, Place] = {}
-        self.others: dict[str, tuple[Pattern[str], Place]] = {}
+        self.others: dict[str, tuple[re.Pattern[str], Place]] = {}
         self.nowhere: dict[str, Place] = {}  # by how a path begins
         for protocol in protocols:
             if protocol.below is not None:
@@ -223,7 +224,7 @@ class Guard:
     def _check_origin(self, scope: Scope, headers: Mapping[str, str]) -> None:
         """Refuse pages whose host name points at this machine, and pages of other origins that post to it."""
         host = headers.get("host", "")
-        if self.settings.local and (host.rpartition(":")[0] or host).lower() not in LOCAL:
+        if self.settings.local and PORT.sub("", host).lower() not in LOCAL:
             raise ServeError(403, "forbidden", "ask for localhost; this server answers no other name")
         origin = headers.get("origin")
         if origin is None or self._allowed(origin) or _place(origin) == host:

@@ -16,7 +16,7 @@ from functools import partial
 
 from regard.engines.channel import Message
 from regard.serve.batching import Budget, Group, Item, Job, Waiting
-from regard.serve.failures import ServeError
+from regard.serve.failures import ServeError, UnreadableError, refused
 from regard.serve.metrics import Metrics
 from regard.serve.process import Process
 from regard.serve.registry import Entry, Registry
@@ -136,7 +136,16 @@ class Pool:
                 break
             idle = sum(each.idle for each in self.processes)
             self._give(process, group, self.waiting.take(group, max(idle, 1)))
+        self._give_ahead()
         self.metrics.queue_length.set(len(self.waiting))
+
+    def _give_ahead(self) -> None:
+        """Give whole batches to workers that answer one; first to those that have done so longest."""
+        for process in sorted((each for each in self.processes if each.takes_next), key=lambda each: each.given):
+            group = self.waiting.first()
+            if group is None or group.alone or not group.whole or not process.holds(group.entry):
+                return
+            self._give(process, group, self.waiting.take(group, 1))
 
     def _choose(self, entry: Entry) -> Process | None:
         """An idle worker, if possible one that holds the model."""
@@ -150,7 +159,7 @@ class Pool:
         entry, now = group.entry, time.monotonic()
         if entry.name not in process.held:
             self._make_room(entry)
-        process.used[entry.name] = now
+        process.used[entry.name] = process.given = now
         model = {"name": entry.name, "path": str(entry.path), "version": entry.version, "mark": entry.mark}
         for item in items:
             self.metrics.queue_duration.observe(now - item.born)
@@ -158,7 +167,7 @@ class Pool:
             self.metrics.batch_size.observe(len(items))
             self.metrics.batch_tokens.observe(sum(map(group.tokens_of, items)))
         message = {**group.message, "model": model, "inputs": [item.given for item in items]}
-        process.start(message, partial(self._replied, process, group, items, now))
+        process.start(message, partial(self._replied, process, group, items), batch=not group.alone)
 
     def _make_room(self, entry: Entry) -> None:
         """Unload what was asked least recently, until the weights of one more model fit."""
@@ -174,9 +183,7 @@ class Pool:
             del process.held[name]
             room += sizes.get(name, 0)
 
-    def _replied(
-        self, process: Process, group: Group, items: list[Item], begun: float, message: Message | None
-    ) -> None:
+    def _replied(self, process: Process, group: Group, items: list[Item], message: Message | None) -> None:
         if message is not None and "piece" in message:
             if items[0].left:
                 process.tell({"verb": "cancel"})
@@ -188,7 +195,7 @@ class Pool:
             self.waiting.put_back(group, [item for item in items if not item.left])
         else:
             if message is not None and not group.alone:
-                self.speeds.append((len(items), time.monotonic() - begun))
+                self.speeds.append((len(items), message["seconds"]))
             self._hand_out(group, items, message)
         self.dispatch()
 
@@ -210,14 +217,14 @@ class Pool:
             item.reply(result)
 
 
-def failure_of(message: Message | None) -> ServeError | None:
-    """The error that a reply holds."""
+def failure_of(message: Message | None, entry: Entry) -> ServeError | None:
+    """The error that a reply holds; clients read the name of the model where its path would be."""
     if message is None:
         return ServeError(503, "unavailable", ENDED, retry_after=1)
     if message.get("refused") is not None:
-        return ServeError(400, "invalid", str(message["refused"]))
+        return refused(str(message["refused"]).replace(str(entry.path), entry.name))
     if "unreadable" in message:
-        return ServeError(503, "unavailable", f"the model cannot be read: {message['unreadable']}")
+        return UnreadableError(str(message["unreadable"]))
     if "broken" in message:
         return ServeError(500, "failed", str(message["broken"]))
     return None

@@ -20,7 +20,10 @@ Reply = Callable[[Message | None], None]  # receives each message about a job; N
 
 
 class Process:
-    """One worker. It has one job at a time; `reply` receives what it says of it."""
+    """One worker. It answers its jobs one after the other; the `reply` of each receives what the worker says of it.
+
+    Behind a batch it may hold the next one already, so that it does not wait for the server in between.
+    """
 
     numbers = count(1)
 
@@ -28,8 +31,9 @@ class Process:
         self.command = command
         self.held: dict[str, list[int]] = {}  # versions of models, by name
         self.used: dict[str, float] = {}  # when each was asked last
-        self.job: int | None = None
-        self._reply: Reply | None = None
+        self.given = 0.0  # when it was given a job last
+        self._jobs: dict[int, Reply] = {}
+        self._answers_batch = False
         self._writer: asyncio.StreamWriter | None = None
         self._own, others = socket.socketpair()
         with others:
@@ -44,7 +48,12 @@ class Process:
 
     @property
     def idle(self) -> bool:
-        return self.job is None and self._writer is not None
+        return not self._jobs and self._writer is not None
+
+    @property
+    def takes_next(self) -> bool:
+        """Whether it answers a batch and holds no other yet."""
+        return len(self._jobs) == 1 and self._answers_batch and self._writer is not None
 
     def holds(self, entry: Entry) -> bool:
         """Whether it has opened the version of a model that is in use."""
@@ -55,27 +64,25 @@ class Process:
         reader, self._writer = await asyncio.open_connection(sock=self._own, limit=1 << 20)
         ready()
         while (message := await receive(reader)) is not None:
-            if message["id"] != self.job:
-                continue
-            reply = self._reply
+            reply = self._jobs[message["id"]]
             if "piece" not in message:
-                self.job, self._reply = None, None
+                del self._jobs[message["id"]]
                 self.held = message["held"]
-            if reply is not None:
-                reply(message)
+            reply(message)
         writer, self._writer = self._writer, None
         writer.close()
-        reply, self.job, self._reply = self._reply, None, None
+        lost, self._jobs = self._jobs, {}
         self.end()
-        if reply is not None:
+        for reply in lost.values():
             reply(None)
 
-    def start(self, message: Message, reply: Reply) -> None:
-        """Give the worker a job."""
-        assert self.idle
+    def start(self, message: Message, reply: Reply, *, batch: bool) -> None:
+        """Give the worker a job; behind a `batch` it takes another."""
+        assert self.idle or (batch and self.takes_next)
         assert self._writer is not None
-        self.job, self._reply = next(self.numbers), reply
-        self._writer.write(packed({**message, "id": self.job}))
+        number = next(self.numbers)
+        self._jobs[number], self._answers_batch = reply, batch
+        self._writer.write(packed({**message, "id": number}))
 
     def tell(self, message: Message) -> None:
         """Send what has no reply."""

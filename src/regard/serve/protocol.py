@@ -60,7 +60,7 @@ def _wrong(error: ValidationError) -> ServeError:
     if kind == "json_invalid":
         return refused(f"the request is not JSON in UTF-8 ({said.removeprefix('Invalid JSON: ')})")
     several = dict.fromkeys(message for place, message, _ in every if place == where)
-    return refused(f"{cut(where) or 'the request'}: {', or: '.join(several)}", 422)
+    return refused(f"{cut(where) or 'the request'}: {', or: '.join(several)}", 422, field=cut(where) or None)
 
 
 def takes(kind: type[BaseModel]) -> dict[str, Any]:

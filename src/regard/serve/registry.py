@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -69,7 +70,10 @@ class Registry:
             return next(iter(self))
         if name not in self.entries:
             raise ServeError(
-                404, "not_found", f"there is no model {shown(name, most=80)}; there are {listed(self.entries)}"
+                404,
+                "not_found",
+                f"there is no model {shown(name, most=80)}; there are {listed(self.entries)}",
+                field="model",
             )
         return self.entries[name]
 
@@ -79,17 +83,19 @@ class Registry:
 
 
 def named(paths: Iterable[str]) -> dict[str, Path]:
-    """Names for model directories: NAME=DIR, or the name of the directory."""
+    """Names for model directories: NAME=DIR, or the name of the directory. A link is followed whenever a model is read,
+    so that a new version may be one that the link points to later."""
     found: dict[str, Path] = {}
     for given in paths:
         name, _, path = given.rpartition("=") if not ModelDirectory(Path(given)).is_model else ("", "", given)
-        name = name or Path(path).resolve().name
+        whole = Path(os.path.abspath(path))  # noqa: PTH100 - which would follow links
+        name = name or whole.name
         if name in found:
             raise RegardError(f"two models are called {shown(name)}; name one of them otherwise: OTHER={path}")
         if not name or any(character in name for character in "/?#%\\") or not name.isprintable():
             raise RegardError(f"{shown(name)} cannot be the name of a model in an address; give NAME={path}")
         ModelDirectory(Path(path)).require()
-        found[name] = Path(path).resolve()
+        found[name] = whole
     return found
 
 

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from regard.errors import RegardError
 from regard.serve.application import build
-from regard.serve.failures import ServeError
+from regard.serve.failures import ServeError, UnreadableError
 from regard.serve.guard import Guard
 from regard.serve.protocols import PROTOCOLS
 from regard.serve.registry import Entry, Facts
@@ -83,7 +83,7 @@ async def describe(models: Mapping[str, Path], server: Server) -> None:
         try:
             entry.facts, entry.mark = await server.describe(entry)
         except ServeError as failure:
-            raise RegardError(failure.sentence) from None
+            raise RegardError(failure.why if isinstance(failure, UnreadableError) else failure.sentence) from None
         server.registry.add(entry)
         server.tell_of(entry)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from pydantic import JsonValue
 from regard.engines.channel import Message
 from regard.errors import RegardError
 from regard.serve.batching import Item, Job
-from regard.serve.failures import ServeError, refused
+from regard.serve.failures import ServeError, UnreadableError, refused
 from regard.serve.keys import Keys
 from regard.serve.metrics import Metrics, asked
 from regard.serve.pool import Pool, failure_of
@@ -121,7 +122,7 @@ class Server:
                 if message is not None and "piece" in message:
                     yield message["piece"]
                     continue
-                if (failure := failure_of(message)) is not None:
+                if (failure := failure_of(message, entry)) is not None:
                     raise failure
                 return
         finally:
@@ -134,9 +135,15 @@ class Server:
         found = [await self._one(entry, "tokenize", text, {}) for text in texts]
         return [[Token(*row) for row in reply["tokens"][0]] for reply in found]
 
-    async def parts(self, model: str | None, text: str, *, language: str | None = None) -> Split:
+    async def parts(self, entry: Entry, text: str, *, language: str | None = None) -> Split:
         """The parts in which a text is answered: one, or whole sentences."""
-        return await self._split(self.registry.find(model), text, language) or Split([text], ["", ""])
+        return await self._split(entry, text, language) or Split([text], ["", ""])
+
+    @staticmethod
+    def is_short(entry: Entry, given: object) -> bool:
+        """Whether an input is clearly answered in one piece: a token has one byte or more."""
+        facts = entry.facts
+        return facts.whole is None or not isinstance(given, str) or len(given.encode()) <= facts.together
 
     async def describe(self, entry: Entry) -> tuple[Facts, str]:
         """What the surface of a model says, and the mark of its files."""
@@ -163,8 +170,11 @@ class Server:
                 return "unchanged"
             after = Entry(entry.name, entry.path, entry.facts, entry.version + 1, mark)
             after.facts = await self.open(after)
-        except (RegardError, ServeError) as error:
-            return f"refused: {error}"
+        except RegardError as error:
+            _log(entry, str(error))
+            return f"refused: {UnreadableError(str(error)).sentence}"
+        except ServeError as failure:
+            return f"refused: {failure.sentence}"
         entry.facts, entry.version, entry.mark = after.facts, after.version, after.mark
         self.tell_of(entry)
         return "reloaded"
@@ -199,13 +209,13 @@ class Server:
     async def _split(self, entry: Entry, given: object, language: str | None) -> Split | None:
         """The parts of a text that may be too long to be answered in one piece.
 
-        A worker, which knows the tokens, is asked only if it is not clear from the bytes: a token has one or more.
+        A worker, which knows the tokens, is asked only if it is not clear without it.
         """
         facts = entry.facts
-        if facts.whole is None or not isinstance(given, str) or (size := len(given.encode())) <= facts.together:
+        if self.is_short(entry, given) or not isinstance(given, str) or facts.whole is None:
             return None
         own = language or (facts.languages[0] if facts.languages else "en")
-        if size <= facts.whole and len(sentences(given, language=own).parts) <= 1:
+        if len(given.encode()) <= facts.whole and len(sentences(given, language=own).parts) <= 1:
             return None
         reply = await self._one(entry, "split", given, {"language": own})
         found = Split(reply["parts"], reply["between"])
@@ -269,11 +279,17 @@ class Server:
             return await self._replies(job, inputs, again=False)
         found = []
         for reply in replies:
-            if (failure := failure_of(reply)) is not None:
+            if (failure := failure_of(reply, job.entry)) is not None:
+                if isinstance(failure, UnreadableError) and job.verb != "describe":  # that is said when the server ends
+                    _log(job.entry, failure.why)
                 raise failure
             assert reply is not None
             found.append(reply)
         return found
+
+
+def _log(entry: Entry, said: str) -> None:
+    print(f"regard: {entry.name}: {said}", file=sys.stderr, flush=True)
 
 
 def readable(inputs: Sequence[object], *, most: int) -> None:

@@ -35,8 +35,8 @@ from regard.serve.registry import Facts, mark_of
 from regard.serve.texts.sentences import split
 from regard.tasks.base import AnySurface
 
-PROBE = 0.6  # seconds that measuring a model may take
-TRIES = 2  # of each batch, of which the faster counts: other work may run beside
+PROBE = 0.6  # seconds that measuring a model may take, of a core
+TRIES = 2  # of each batch, of which the faster counts
 PIECES = 16  # tokens of the text that a model is measured by
 LARGEST = 64  # texts in the largest batch that is measured
 AS_FAST = 0.9  # a batch is as fast as the fastest if it answers this share of its texts a second
@@ -300,9 +300,9 @@ def measured(model: Opened) -> tuple[int | None, float | None]:
         model.answers([asked], {}, detailed=False)  # warms up
     except RegardError:
         return None, None
-    begun, rates = time.perf_counter(), dict[int, float]()
+    begun, rates = time.process_time(), dict[int, float]()
     size, single = 1, 0.0
-    while size <= LARGEST and time.perf_counter() - begun < PROBE:
+    while size <= LARGEST and time.process_time() - begun < PROBE:
         taken = min(_seconds(model, [asked] * size) for _ in range(TRIES))
         single = single or taken
         rates[size] = size / taken
@@ -315,7 +315,7 @@ def measured(model: Opened) -> tuple[int | None, float | None]:
 
 
 def _seconds(model: Opened, asked: Sequence[object]) -> float:
-    """How long a batch takes."""
-    start = time.perf_counter()
+    """How long a batch takes of the core of this worker: other programs may run beside it."""
+    start = time.process_time()
     model.answers(asked, {}, detailed=False)
-    return time.perf_counter() - start
+    return time.process_time() - start

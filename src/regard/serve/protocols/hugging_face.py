@@ -122,9 +122,9 @@ def protocol(server: Server) -> Protocol:
         return await own_task(request, entry)
 
     @router.get("/info")
-    async def info() -> Response:
-        """The first model, and the limits."""
-        return answer(_info(server))
+    async def info(model: str | None = None) -> Response:
+        """The first model, or the one that is named; the names of all, and the limits."""
+        return answer(_info(server, server.registry.find(model)))
 
     @router.post("/predict", openapi_extra=takes(Predict))
     async def predict(request: Request) -> Response:
@@ -207,11 +207,12 @@ def _ranked(rows: JsonValue, *, with_text: bool) -> list[dict[str, JsonValue]]:
     )
 
 
-def _info(server: Server) -> dict[str, JsonValue]:
-    entry, limits = server.registry.find(), server.limits
+def _info(server: Server, entry: Entry) -> dict[str, JsonValue]:
+    limits = server.limits
     kinds = {"feature-extraction": "embedding", "text-ranking": "reranker"}
     return {
         "model_id": entry.name,
+        "models": [each.name for each in server.registry],
         "model_sha": None,
         "model_dtype": "float32",
         "model_type": {kinds.get(entry.facts.pipeline, "classifier"): {}},

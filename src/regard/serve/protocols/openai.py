@@ -97,7 +97,7 @@ def error_of(failure: ServeError) -> dict[str, JsonValue]:
     """An error as its clients read it, in an answer or in a stream."""
     code = CODES.get(failure.reason) or ("model_not_found" if failure.reason == "not_found" else None)
     kind = KINDS[failure.reason]
-    return {"error": {"message": failure.sentence, "type": kind, "param": None, "code": code}}
+    return {"error": {"message": failure.sentence, "type": kind, "param": failure.field, "code": code}}
 
 
 def shape(failure: ServeError) -> Response:
@@ -152,23 +152,24 @@ def _doing(server: Server, name: str, pipeline: str) -> Entry:
     """The model of this name, if it can do what is asked."""
     entry = server.registry.find(name)
     if entry.facts.pipeline != pipeline:
-        raise refused(f"model {entry.name!r} answers with {entry.facts.answers}; it is for {entry.facts.pipeline}")
+        sentence = f"model {entry.name!r} answers with {entry.facts.answers}; it is for {entry.facts.pipeline}"
+        raise refused(sentence, field="model")
     return entry
 
 
 def _texts(given: Texts, name: str) -> list[str]:
     texts = [given] if isinstance(given, str) else [text for text in given if isinstance(text, str)]
     if not isinstance(given, str) and len(texts) != len(given):
-        raise refused(f"{name}: numbers of tokens are not read; give texts")
+        raise refused(f"{name}: numbers of tokens are not read; give texts", field=name)
     if not texts:
-        raise refused(f"{name}: give a text, or a list of texts")
+        raise refused(f"{name}: give a text, or a list of texts", field=name)
     return texts
 
 
 def _embedding(place: int, answered: Answered, body: Embedding) -> dict[str, JsonValue]:
     vector = [float(str(number)) for number in answered.answer] if isinstance(answered.answer, list) else []
     if body.dimensions not in (None, len(vector)):
-        raise refused(f"dimensions: the vectors have {len(vector)} numbers; leave it out")
+        raise refused(f"dimensions: the vectors have {len(vector)} numbers; leave it out", field="dimensions")
     packed = base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
     value: JsonValue = packed if body.encoding_format == "base64" else list[JsonValue](vector)
     return {"object": "embedding", "index": place, "embedding": value}
@@ -217,15 +218,16 @@ class Asked:
         body = self.body
         for name in ("suffix", "logit_bias", "presence_penalty", "frequency_penalty"):
             if getattr(body, name):
-                raise refused(f"{name} is not supported; leave it out")
+                raise refused(f"{name} is not supported; leave it out", field=name)
         if body.max_tokens == 0 and not body.echo:
-            raise refused("max_tokens: 0 gives nothing to say; set echo, or at least 1")
+            raise refused("max_tokens: 0 gives nothing to say; set echo, or at least 1", field="max_tokens")
         if body.best_of is not None and (body.best_of < body.n or body.stream):
-            raise refused("best_of must be at least n, and cannot be streamed")
+            raise refused("best_of must be at least n, and cannot be streamed", field="best_of")
         if body.max_tokens > (most := self.server.limits.length):
-            raise refused(f"max_tokens is {body.max_tokens}; this server allows at most {most}")
+            raise refused(f"max_tokens is {body.max_tokens}; this server allows at most {most}", field="max_tokens")
         if len(self.prompts) * body.n > self.server.limits.batch:
-            raise refused(f"{len(self.prompts) * body.n} answers were asked for; at most {self.server.limits.batch}")
+            sentence = f"{len(self.prompts) * body.n} answers were asked for; at most {self.server.limits.batch}"
+            raise refused(sentence, field="n" if body.n > 1 else "prompt")
 
     @property
     def drawn(self) -> bool:

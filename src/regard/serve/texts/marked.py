@@ -57,6 +57,8 @@ class Marked:
     @property
     def has_letters(self) -> bool:
         """Whether there is something to translate outside the fixed marks."""
+        if not self.marks:
+            return any(map(str.isalpha, self.text))
         taken = self._taken()
         return any(character.isalpha() and not taken[place] for place, character in enumerate(self.text))
 

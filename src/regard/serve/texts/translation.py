@@ -31,6 +31,10 @@ class _Part:
     answers: list[list[str]] = field(default_factory=list)
     truncated: bool = False
 
+    def __post_init__(self) -> None:
+        if self.marked.has_letters:  # otherwise there is nothing to ask
+            self.pieces, self.answers = [self.marked], [[]]
+
     def said(self, place: int) -> str:
         """The answer at this place of the ranking; the last one where there are not so many."""
         if not self.pieces:
@@ -48,8 +52,8 @@ async def translate(
 ) -> list[Translated]:
     """Each document in the language of the model's answers, and up to so many alternatives."""
     parts = [[_Part(part.with_terms(glossary or {})) for part in document.parts] for document in documents]
-    asked = [part for several in parts for part in several if part.marked.has_letters]
-    await _all([_split(server, entry, part) for part in asked])
+    asked = [part for several in parts for part in several if part.pieces]
+    await _all([_split(server, entry, part) for part in asked if not server.is_short(entry, part.marked.text)])
     wanted = [(part, place) for part in asked for place in range(len(part.pieces)) if not part.answers[place]]
     plain = [each for each in wanted if not _piece(*each).marks]
     marked = [each for each in wanted if _piece(*each).marks]  # for these the alignment is needed
@@ -82,7 +86,7 @@ def _piece(part: _Part, place: int) -> Marked:
 
 async def _split(server: Server, entry: Entry, part: _Part) -> None:
     """Divide a part that the model does not read in one piece. A fixed mark stays in one piece."""
-    split = await server.parts(entry.name, part.marked.text)
+    split = await server.parts(entry, part.marked.text)
     at, starts = 0, [0]
     for number, text in enumerate(split.parts):
         at += len(split.between[number])
