@@ -6,9 +6,9 @@
 In two settings, by characters of a text (tiny-shakespeare, or any): 6 layers of width 384 with a context of 256, and
 nanoGPT's small one for a CPU, 4 layers of width 128 with a context of 64. All learn from the same blocks with fused
 Adam and gradients clipped at 1; dropout stands on the embeddings and around the sublayers, and not in attention.
-All write with their caches, as many tokens as the context has left after a prompt; regard in torch, and where nothing is
-drawn also through CTranslate2, as `regard run` does. The first weights of `generate` are
-larger than those to learn from, so that texts wander instead of repeating one character.
+All write with their caches, as many tokens as the context has left after a prompt; regard in torch, and if nothing is
+drawn also through CTranslate2, as `regard run` does. The first weights of `generate` are larger than those to learn
+from, so that texts wander instead of repeating one character.
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ TRAINING = [
 ]
 GPT2 = ("transformers GPT-2", "transformers_gpt_train")
 THROUGH = System("regard, through CTranslate2", "regard_gpt_engine")  # which draws other random numbers
-WRITING = [System("regard", "regard_gpt_generate"), THROUGH, *peer("transformers generate", "transformers_gpt_generate")]
+WRITING = [
+    System("regard", "regard_gpt_generate"),
+    THROUGH,
+    *peer("transformers generate", "transformers_gpt_generate"),
+]
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,9 @@ def write_blocks(folder: Path, setting: Setting, ids: Any, *, count: int) -> Pat
 def write_model(folder: Path, setting: Setting, model: nn.Module, tokenizer: Tokenizer) -> Path:
     """A model directory with these weights, as training writes one."""
     sizes = {name: value for name, value in setting.size.settings().items() if name != "vocabulary"}
-    recipe = recipes.make({"task": "write", "model": {"kind": "gpt", "maximum": setting.context, **sizes}}, where="bench")
+    recipe = recipes.make(
+        {"task": "write", "model": {"kind": "gpt", "maximum": setting.context, **sizes}}, where="bench"
+    )
     folder.mkdir()
     ModelDirectory(folder).write(Codec(Tokenizers(tokenizer)))
     (folder / RECIPE).write_text(recipe.to_toml(), encoding="utf-8")
