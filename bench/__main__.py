@@ -21,6 +21,7 @@ WORKS = {
     "profile": ("bench.profile:main", "where the time of a training step goes, operation by operation"),
     "train-vit": ("bench.see:speed", "learning, ViT: pictures/s beside Hugging Face's ViT"),
     "run": ("bench.end_to_end:main", "`regard run` from text to text beside CTranslate2 driven by hand"),
+    "one-by-one": ("bench.one_by_one:main", "one sentence at a time, warm, beside CTranslate2 driven by hand"),
     "startup": ("bench.startup:main", "a cold process to one translated sentence, beside transformers"),
     "memory": ("bench.memory:main", "peak resident memory of learning and of answering, beside peers"),
     "quality": ("bench.quality:main", "seconds of learning to a given BLEU, beside JoeyNMT"),

@@ -20,12 +20,15 @@ class Field:
         self.versions = versions
         self.notes = notes
 
-    def repeat(self, repeats: int, **settings: Any) -> dict[str, list[dict[str, Any]]]:
-        """Every system's answers, one a repeat; each repeat begins with another system."""
-        answers: dict[str, list[dict[str, Any]]] = {worker.system.name: [] for worker in self.workers}
+    def repeat(
+        self, repeats: int, *, without: Sequence[System] = (), **settings: Any
+    ) -> dict[str, list[dict[str, Any]]]:
+        """Every system's answers, one a repeat, but for some that cannot do it; each repeat begins with another one."""
+        asked = [worker for worker in self.workers if worker.system not in without]
+        answers: dict[str, list[dict[str, Any]]] = {worker.system.name: [] for worker in asked}
         for number in range(repeats):
-            turn = number % max(len(self.workers), 1)
-            for worker in self.workers[turn:] + self.workers[:turn]:
+            turn = number % max(len(asked), 1)
+            for worker in [each for each in asked[turn:] + asked[:turn] if each in self.workers]:
                 name = worker.system.name
                 try:
                     answers[name].append(worker.ask("run", **settings))

@@ -14,6 +14,8 @@ from bench.results import Row
 from bench.worker import PeerError, System, Worker, surroundings
 from regard.api import Model, load
 
+WIRINGS = ("post_norm", "pre_norm")  # that CTranslate2 has; Marian of transformers has the first alone
+
 
 @dataclass
 class Command:
@@ -77,9 +79,10 @@ class Written:
         self.versions: dict[str, dict[str, str]] = {}
         tokenizer = self.model.task.tokenizers.source
         self.beam = self.model.recipe.decoding.beam
+        self.fits_marian = self.model.recipe.model.model_dump()["wiring"] == trained.WIRING
         self._threads = threads
         self._settings = {
-            **trained.sizes(self.model),
+            **trained.sizes(self.model, wirings=WIRINGS),
             "vocabulary": tokenizer.size,
             "tokenizer": str(path / "tokenizer.json"),
             "weights": str(material.write_weights(folder / "weights.npz", self.model.module)),
@@ -98,10 +101,14 @@ class Written:
     def ctranslate2(
         self, name: str, *, workers: int, threads: int, precision: str = "float32", judged: bool = True
     ) -> Command:
-        out = self._save("ctranslate2")
+        out = self.for_ctranslate2()
         options = [self._settings["tokenizer"], str(self.beam), str(workers), str(threads), precision]
         system = System(name, "ctranslate2_translate", judged=judged)
         return Command(system, [*_script("ctranslate2", "translate"), out, *options])
+
+    def for_ctranslate2(self) -> str:
+        """The folder of the model that is written by hand."""
+        return self._save("ctranslate2")
 
     def _save(self, peer: str) -> str:
         out = self.folder / peer

@@ -58,7 +58,7 @@ def _commands(written: Written, given: argparse.Namespace) -> list[Command]:
         "CTranslate2 float32, one worker": partial(written.ctranslate2, workers=1, threads=threads),
         "CTranslate2 int8, workers of one thread": partial(by_thread, precision="int8"),
         "CTranslate2 int8, one worker": partial(written.ctranslate2, workers=1, threads=threads, precision="int8"),
-        "transformers": written.transformers,
+        **({"transformers": written.transformers} if written.fits_marian else {}),
     }
     return [
         written.regard(),

@@ -53,8 +53,8 @@ def main(arguments: list[str]) -> None:
     given = options.read(parser, arguments)
     with scratch() as folder:
         if given.size == "gpt":
-            vocabulary, ids = writing_speed.characters(given.data, Path(folder))
-            setting = writing_speed.settings_for(vocabulary)[0]
+            tokenizer, ids = writing_speed.characters(given.data, Path(folder))
+            setting = writing_speed.settings_for(tokenizer.size)[0]
             paths = {
                 "batches": str(writing_speed.write_blocks(Path(folder), setting, ids, count=STEPS)),
                 "weights": str(material.write_weights(Path(folder) / "weights.npz", setting.build())),

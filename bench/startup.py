@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> None:
     with scratch() as folder:
         written = Written(trained.model_directory(given), Path(folder), threads=given.threads)
         peers: dict[str, Callable[[str], Command]] = {
-            "transformers": written.transformers,
+            **({"transformers": written.transformers} if written.fits_marian else {}),
             "CTranslate2 by hand": partial(written.ctranslate2, workers=1, threads=given.threads, judged=False),
         }
         commands = [written.regard(), *(make(name) for name, make in peers.items() if named(name, given))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import material
@@ -10,7 +11,7 @@ from regard.api import Model, train
 from regard.errors import RegardError
 
 KEPT = Path(__file__).parent / ".models"
-WIRING = "post_norm"  # the peers' forms of a model are those of Vaswani 2017
+WIRING = "post_norm"  # that of Vaswani 2017, which all peers have
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -35,10 +36,10 @@ def model_directory(given: argparse.Namespace) -> Path:
     return out
 
 
-def sizes(model: Model) -> dict[str, int]:
+def sizes(model: Model, *, wirings: Sequence[str] = (WIRING,)) -> dict[str, int]:
     """What the peers must know to build the same model, if they can."""
     config = model.recipe.model.model_dump()
-    if config["wiring"] != WIRING:
+    if config["wiring"] not in wirings:
         raise RegardError(f"{model.path} has wiring={config['wiring']!r}, and peers can be given {WIRING!r} alone")
     depths = [config[f"{side}_layers"] or config["layers"] for side in ("encoder", "decoder")]
     if depths != [config["layers"]] * 2:

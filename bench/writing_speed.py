@@ -6,8 +6,9 @@
 In two settings, by characters of a text (tiny-shakespeare, or any): 6 layers of width 384 with a context of 256, and
 nanoGPT's small one for a CPU, 4 layers of width 128 with a context of 64. All learn from the same blocks with fused
 Adam and gradients clipped at 1; dropout stands on the embeddings and around the sublayers, and not in attention.
-All write with their caches, as many tokens as the context has left after a prompt. The first weights of `generate` are
-larger than those to learn from, so that texts wander instead of repeating one character.
+All write with their caches, as many tokens as the context has left after a prompt; regard in torch, and if nothing is
+drawn also through CTranslate2, as `regard run` does. The first weights of `generate` are larger than those to learn
+from, so that texts wander instead of repeating one character.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ from bench.cost import Size
 from bench.results import Table
 from bench.training_speed import differences, peer, tuned
 from bench.worker import System, scratch
-from regard import models
+from regard import models, recipes
 from regard.data.pairs.batches import PairBatch
 from regard.data.text.blocks import BlockStream
 from regard.data.text.text import open_text
 from regard.data.text.tokens import Tokens, tokenise
-from regard.data.tokenizers import Tokenizer
+from regard.data.tokenizers import Tokenizer, Tokenizers
+from regard.directory import RECIPE, WEIGHTS, ModelDirectory
 from regard.special import EOS
+from regard.tasks.base import Codec
+from regard.training.checkpoint import to_bytes, weights_of
 
 LEARNING = {"learning_rate": 0.001, "warmup": 100, "smoothing": 0.0, "clip": 1.0}
 FIRST_STEPS = 20
@@ -46,7 +50,12 @@ TRAINING = [
     System("regard, float32", "regard_gpt_train", {"precision": "float32"}),
 ]
 GPT2 = ("transformers GPT-2", "transformers_gpt_train")
-WRITING = [System("regard", "regard_gpt_generate"), *peer("transformers generate", "transformers_gpt_generate")]
+THROUGH = System("regard, through CTranslate2", "regard_gpt_engine")  # which draws other random numbers
+WRITING = [
+    System("regard", "regard_gpt_generate"),
+    THROUGH,
+    *peer("transformers generate", "transformers_gpt_generate"),
+]
 
 
 @dataclass(frozen=True)
@@ -88,8 +97,8 @@ def training(arguments: list[str]) -> None:
     systems = chosen([*TRAINING, *peer(*GPT2), *tuned(*GPT2)], given)
     results = []
     with scratch() as folder:
-        vocabulary, ids = characters(given.data, Path(folder))
-        for setting in settings_for(vocabulary):
+        tokenizer, ids = characters(given.data, Path(folder))
+        for setting in settings_for(tokenizer.size):
             steps = 1 if given.quick else setting.steps
             first = 2 if given.quick else FIRST_STEPS
             made = write_blocks(Path(folder), setting, ids, count=max(steps, first))
@@ -114,29 +123,34 @@ def generating(arguments: list[str]) -> None:
     systems = chosen(WRITING, given)
     results = []
     with scratch() as folder:
-        vocabulary, ids = characters(given.data, Path(folder))
-        for setting in settings_for(vocabulary):
-            weights = material.write_weights(Path(folder) / "weights.npz", lively(setting.build()))
+        tokenizer, ids = characters(given.data, Path(folder))
+        for setting in settings_for(tokenizer.size):
+            model = lively(setting.build())
+            paths = {
+                "weights": str(material.write_weights(Path(folder) / "weights.npz", model)),
+                "directory": str(write_model(Path(folder) / f"{setting.size.width}", setting, model, tokenizer)),
+            }
             length = 4 if given.quick else min(setting.context - PROMPT, LONGEST)
-            with ready(systems, {**setting.settings(), "weights": str(weights)}, threads=given.threads) as field:
+            with ready(systems, {**setting.settings(), **paths}, threads=given.threads) as field:
                 for together in (1, 16):
                     prompts = write_prompts(Path(folder), ids, count=max(together, 4))
                     asked = {"sources": str(prompts), "together": together, "length": length}
                     for how, sample in (("greedy", False), ("sampling", True)):
                         question = {**asked, "sample": sample, "temperature": TEMPERATURE}
-                        field.repeat(1, **question)
-                        answers = field.repeat(given.repeats, **question)
+                        without = [THROUGH] if sample else []
+                        field.repeat(1, without=without, **question)
+                        answers = field.repeat(given.repeats, without=without, **question)
                         title = f"{how}, {together} at a time, {setting.title}"
                         results.append((_written(title, systems, answers, sample=sample), answers, field))
     about = f"Tokens a second, ids in and ids out, after prompts of {PROMPT} characters."
     _conclude("generate", about, given, results)
 
 
-def characters(data: Path, folder: Path) -> tuple[int, Any]:
-    """The size of the vocabulary of a text, and the text as ids."""
+def characters(data: Path, folder: Path) -> tuple[Tokenizer, Any]:
+    """The tokenizer of a text, whose tokens are its characters, and the text as ids."""
     text = open_text([str(data)], key="data")
     tokenizer = Tokenizer.train(text.cuts(8000), kind="characters", vocabulary=1000)
-    return tokenizer.size, tokenise(text, tokenizer, folder=folder, name="text").ids
+    return tokenizer, tokenise(text, tokenizer, folder=folder, name="text").ids
 
 
 def write_blocks(folder: Path, setting: Setting, ids: Any, *, count: int) -> Path:
@@ -149,6 +163,19 @@ def write_blocks(folder: Path, setting: Setting, ids: Any, *, count: int) -> Pat
         for target in islice(whole, count)
     ]
     return material.write_batches(folder / "batches.npz", batches)
+
+
+def write_model(folder: Path, setting: Setting, model: nn.Module, tokenizer: Tokenizer) -> Path:
+    """A model directory with these weights, as training writes one."""
+    sizes = {name: value for name, value in setting.size.settings().items() if name != "vocabulary"}
+    recipe = recipes.make(
+        {"task": "write", "model": {"kind": "gpt", "maximum": setting.context, **sizes}}, where="bench"
+    )
+    folder.mkdir()
+    ModelDirectory(folder).write(Codec(Tokenizers(tokenizer)))
+    (folder / RECIPE).write_text(recipe.to_toml(), encoding="utf-8")
+    (folder / WEIGHTS).write_bytes(to_bytes(weights_of(model)))
+    return folder
 
 
 def write_prompts(folder: Path, ids: Any, *, count: int) -> Path:

@@ -19,8 +19,9 @@ def write(weights_path: str, vocabulary_path: str, *, heads: int, out: str) -> s
     with numpy.load(weights_path) as found:
         weights = {name: found[name] for name in found.files}
     depths = [len({name.split(".")[2] for name in weights if name.startswith(side)}) for side in ("encoder", "decoder")]
+    pre_norm = "encoder.final.weight" in weights
     spec = transformer_spec.TransformerSpec.from_config(
-        tuple(depths), heads, pre_norm=False, activation=common_spec.Activation.RELU
+        tuple(depths), heads, pre_norm=pre_norm, activation=common_spec.Activation.RELU
     )
     names = json.loads(Path(vocabulary_path).read_text(encoding="utf-8"))
     spec.register_source_vocabulary(names)
@@ -33,6 +34,8 @@ def write(weights_path: str, vocabulary_path: str, *, heads: int, out: str) -> s
         side = getattr(spec, stack)
         side.scale_embeddings = True
         side.position_encodings.encodings = _waves(table.shape[1])
+        if pre_norm:
+            _norm(side.layer_norm, _inside(weights, f"{stack}.final."))
         for number, layer in enumerate(side.layer if hasattr(side, "layer") else side.layers):
             _layer(layer, _inside(weights, f"{stack}.blocks.{number}."))
     spec.validate()

@@ -60,8 +60,9 @@ def test_texts_are_those_of_gpt2_with_the_same_weights(setting: Setting, ids: An
 def test_the_settings_are_those_that_nanogpt_publishes(tmp_path: Path):
     text = tmp_path / "text.txt"
     text.write_text("to be or not to be\n" * 20)
-    vocabulary, ids = characters(text, tmp_path)
+    tokenizer, ids = characters(text, tmp_path)
     assert len(ids) == 20 * 19
+    vocabulary = tokenizer.size
     assert vocabulary == 4 + len(set("to be or not to be\n"))
     mini, small = settings_for(vocabulary)
     counts = [sum(p.numel() for p in each.build().body.parameters()) for each in (mini, small)]

@@ -164,9 +164,10 @@ class GeneratorEngine(LightEngine[str, list[Answer]]):
 
     def _generate(self, contexts: list[list[int]], options: RunOptions, *, most: int, beam: int) -> list[Any]:
         decoding, longest = options.decoding, max(map(len, contexts))
+        share = -(-len(contexts) // self._plan.workers)
         results: list[Any] = self._ready(longest + most).generate_batch(
             [self._tokens(context) for context in contexts],
-            max_batch_size=1 if beam > 1 else max(decoding.batch_tokens // longest, 1),
+            max_batch_size=1 if beam > 1 else max(min(decoding.batch_tokens // longest, share), 1),
             beam_size=beam,
             num_hypotheses=decoding.n_best,
             length_penalty=decoding.length_penalty or NO_PENALTY,
