@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from regard.layers.gelu import PIECE, gelu_tanh
+from regard.kernels.gelu import PIECE, gelu_tanh
 
 
 @pytest.mark.parametrize("shape", [(7,), (2, 3, 5), (PIECE + 11,), (0, 3)])
