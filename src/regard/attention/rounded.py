@@ -2,8 +2,9 @@
 
     y = [softmax((x W_Q) (m W_K)ᵀ / √D + bias) (m W_V)] W_O                                 Vaswani 2017, 3.2.2
 
-The scores are float32 for their softmax, and so is y. Casts and copies of heads take as long as the products of a small
-model, and batched products of short rows are three to five times as fast in half precision on a CPU that is made for it.
+The scores are float32 for their softmax, and so is y. Casts and copies of heads take as long as the products of a
+small model, and on a CPU that is made for half precision, batched products of short rows are three to five times as
+fast in it.
 
 N rows of all sentences  B batch  Q queries  K keys  L queries or keys  H heads  D width of a head  M = H · D
 """
@@ -22,6 +23,7 @@ from regard.attention.short import REGISTER, weigh
 from regard.kernels.linear import Linear, joined, parameters_of, product, room_for, rounded, to_parameters
 
 MOST_KEYS = 512  # with more, the weights that are kept for the backward pass would be most of the memory
+OUTPUT = slice(6, 8)  # the parameters of the last map
 
 
 def attend_rounded(
@@ -49,51 +51,51 @@ class _Attention(torch.autograd.Function):
         sides = [x] if memory is None else [x, memory]
         (batch, queries, width), keys = x.shape, sides[-1].shape[1]
         filled = -(-keys // REGISTER) * REGISTER
-        rows, matrices, parts = [], [], list[Tensor]()
-        for side, mine in zip(sides, _maps(memory is None), strict=True):
+        rows, matrices, parts = list[Tensor](), list[Tensor](), list[Tensor]()
+        for side, own in zip(sides, _own(len(sides)), strict=True):
             rows.append(rounded(side.reshape(-1, side.shape[2]), precision))
-            matrix, added = joined(parameters[mine], precision)
+            matrix, added = joined(parameters[own], precision)
             matrices.append(matrix)
             room = filled if side is sides[-1] else queries
             parts += _split(product(rows[-1], matrix, added), batch, side.shape[1], heads, width // heads, room)
         q, k, v = parts
         q = q[:, :queries]
-        logits = torch.bmm(q, k.mT).to(x.dtype).mul_(1 / math.sqrt(q.shape[2])).view(heads, batch, queries, filled)
+        logits = torch.bmm(q, k.mT).to(x.dtype).view(heads, batch, queries, filled)
         bias = bias.transpose(0, 1) if bias is not None and bias.dim() == 4 else bias
-        weights = weigh(logits, bias, keys).to(precision).view(-1, queries, filled)
+        weights = weigh(logits, bias, keys, scale=1 / math.sqrt(q.shape[2])).to(precision).view(-1, queries, filled)
         merged = _merged([torch.bmm(weights, v)], batch, queries, heads)
-        matrix, added = joined(parameters[6:], precision)
-        context.save_for_backward(q, k, v, weights, merged, *rows, *matrices, matrix, *parameters)
-        context.sides, context.heads = [side.shape for side in sides], heads
+        matrix, added = joined(parameters[OUTPUT], precision)
+        context.save_for_backward(q, k, v, weights, merged, matrix, *rows, *matrices, *parameters)
+        context.shapes, context.heads = [side.shape for side in sides], heads
         return product(merged, matrix, added)[: batch * queries].to(x.dtype).view(x.shape)
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, above: Tensor) -> tuple[Tensor | None, ...]:
-        shapes, heads, needed = context.sides, context.heads, context.needs_input_grad
-        q, k, v, weights, merged, *saved = context.saved_tensors
-        parameters, (*kept, outward) = saved[-8:], saved[:-8]
-        rows, matrices = kept[: len(shapes)], kept[len(shapes) :]
-        batch, queries, width = shapes[0]
+        shapes, heads = context.shapes, context.heads
+        q, k, v, weights, merged, outward, *saved = context.saved_tensors
+        rows, matrices, parameters = saved[: len(shapes)], saved[len(shapes) : -8], saved[-8:]
+        to_inputs, needed = context.needs_input_grad[:5], context.needs_input_grad[5:]
+        (batch, queries, width), kind = shapes[0], above.dtype
         rough = rounded(above.reshape(-1, width), q.dtype)
-        to_output = to_parameters(rough, merged, parameters[6:], needed[11:])
+        to_output = to_parameters(rough, merged, parameters[OUTPUT], needed[OUTPUT])
         (to_mixed,) = _split(rough @ outward, batch, queries, heads, q.shape[2], queries)
-        to_weights = torch.bmm(to_mixed, v.mT).to(above.dtype)
-        to_logits = torch._softmax_backward_data(to_weights, weights.to(above.dtype), -1, above.dtype)
+        to_weights = torch.bmm(to_mixed, v.mT).to(kind)
+        to_logits = torch._softmax_backward_data(to_weights, weights.to(kind), -1, kind)
         to_logits = to_logits.mul_(1 / math.sqrt(q.shape[2])).to(q.dtype)
         parts = [torch.bmm(to_logits, k), torch.bmm(to_logits.mT, q), torch.bmm(weights.mT, to_mixed)]
-        to_sides, to_maps = [], list[Tensor | None]()
-        for number, (shape, mine) in enumerate(zip(shapes, _maps(len(shapes) == 1), strict=True)):
-            back = _merged(parts[mine.start // 2 : mine.stop // 2], batch, shape[1], heads)
-            to_maps += to_parameters(back, rows[number], parameters[mine], needed[5:][mine])
-            to_side = (back @ matrices[number])[: batch * shape[1]].to(above.dtype).view(shape) if needed[number] else None
-            to_sides.append(to_side)
-        return *to_sides, *[None] * (5 - len(to_sides)), *to_maps, *to_output
+        found, to_maps = [None] * 5, list[Tensor | None]()
+        for number, (shape, own) in enumerate(zip(shapes, _own(len(shapes)), strict=True)):
+            back = _merged(parts[own.start // 2 : own.stop // 2], batch, shape[1], heads)
+            to_maps += to_parameters(back, rows[number], parameters[own], needed[own])
+            if to_inputs[number]:
+                found[number] = (back @ matrices[number])[: batch * shape[1]].to(kind).view(shape)
+        return *found, *to_maps, *to_output
 
 
-def _maps(alone: bool) -> list[slice]:
-    """Which parameters map each side: weights and biases of query, key and value."""
-    return [slice(0, 6)] if alone else [slice(0, 2), slice(2, 6)]
+def _own(sides: int) -> list[slice]:
+    """The parameters that map each side: those of query, key and value, or of query, and of key and value."""
+    return [slice(0, 6)] if sides == 1 else [slice(0, 2), slice(2, 6)]
 
 
 def _split(rows: Tensor, batch: int, length: int, heads: int, width: int, filled: int) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 FEW_KEYS = 64  # with more keys, torch's fused attention is as fast
 REGISTER = 16  # float32 numbers in 512 bits
@@ -55,20 +56,19 @@ class _Short(torch.autograd.Function):
         return to_query, to_key[:, :, :keys], to_value[:, :, :keys], None
 
 
-def weigh(logits: Tensor, bias: Tensor | None, keys: int) -> Tensor:
-    """softmax(logits + bias) over the first `keys` columns, and 0 in the others, in place of the logits.
+def weigh(logits: Tensor, bias: Tensor | None, keys: int, *, scale: float = 1.0) -> Tensor:
+    """softmax(scale · logits + bias) over the first `keys` columns, and 0 in the others, in place of the logits.
 
     logits (…, Q, K or more), bias broadcastable to (…, Q, K).   A row without a single finite number gives zeros.
     """
-    if bias is not None:
-        logits[..., :keys] += bias
-    logits[..., keys:] = -torch.inf
-    weights = torch.softmax(logits, -1, out=logits)
-    if bias is not None and keys:
-        lonely = bias.amax(-1, keepdim=True) == -torch.inf  # queries that may look at nothing: their softmax is NaN
-        if lonely.any():
-            weights.masked_fill_(lonely, 0.0)
-    return weights
+    if bias is None or keys == 0:
+        logits = logits if scale == 1.0 else logits.mul_(scale)
+        logits[..., keys:] = -torch.inf
+        return torch.softmax(logits, -1, out=logits)
+    bias = F.pad(bias, (0, logits.shape[-1] - keys), value=-torch.inf)
+    weights = torch.softmax(torch.add(bias, logits, alpha=scale, out=logits), -1, out=logits)
+    lonely = bias.amax(-1, keepdim=True) == -torch.inf  # queries that may look at nothing: their softmax is NaN
+    return weights.masked_fill_(lonely, 0.0) if lonely.any() else weights
 
 
 def _flat(x: Tensor, length: int) -> Tensor:

@@ -25,16 +25,14 @@ def feed_forward(x: Tensor, inner: Linear, outer: Linear, activation: str) -> Te
 
 class _FeedForward(torch.autograd.Function):
     @staticmethod
-    def forward(
-        context: Any, x: Tensor, activation: str, precision: torch.dtype, *parameters: Tensor | None
-    ) -> Tensor:
+    def forward(context: Any, x: Tensor, activation: str, precision: torch.dtype, *parameters: Tensor | None) -> Tensor:
         rows = rounded(x, precision)
-        (inward, inner_bias), (outward, outer_bias) = (joined(part, precision) for part in (parameters[:2], parameters[2:]))
-        hidden = product(rows, inward, inner_bias, relu=activation == "relu")
+        (inward, below), (outward, added) = joined(parameters[:2], precision), joined(parameters[2:], precision)
+        hidden = product(rows, inward, below, relu=activation == "relu")
         bent = _bent(hidden, activation)
         context.save_for_backward(rows, hidden, bent, inward, outward, *parameters)
         context.activation = activation
-        return product(bent, outward, outer_bias)[: len(x)].to(x.dtype)
+        return product(bent, outward, added)[: len(x)].to(x.dtype)
 
     @staticmethod
     @once_differentiable

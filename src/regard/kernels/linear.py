@@ -89,11 +89,16 @@ def room_for(length: int, width: int, *, like: Tensor, precision: torch.dtype) -
 
 def joined(parameters: Sequence[Tensor | None], precision: torch.dtype) -> tuple[Tensor, Tensor | None]:
     """weight, bias, weight, bias, … of maps of the same rows as one matrix, rounded, and one bias, which is not."""
-    weights = [weight.to(precision) for weight in parameters[0::2] if weight is not None]
-    if len(weights) == 1:
-        return weights[0], parameters[1]
-    biases = [bias for bias in parameters[1::2] if bias is not None]
-    return torch.cat(weights), torch.cat(biases) if biases else None
+    weights = [weight for weight in parameters[0::2] if weight is not None]
+    biases = parameters[1::2]
+    matrices = [weight.to(precision) for weight in weights]
+    if len(matrices) == 1:
+        return matrices[0], biases[0]
+    if all(bias is None for bias in biases):
+        return torch.cat(matrices), None
+    pairs = zip(weights, biases, strict=True)
+    added = [weight.new_zeros(len(weight)) if bias is None else bias for weight, bias in pairs]
+    return torch.cat(matrices), torch.cat(added)
 
 
 def product(rows: Tensor, matrix: Tensor, bias: Tensor | None, *, relu: bool = False) -> Tensor:
@@ -120,15 +125,16 @@ def to_parameters(
 ) -> list[Tensor | None]:
     """The gradients that are needed of weight, bias, weight, bias, … that made X Wᵀ + b of these rows.
 
-        dW = dYᵀ X        db = Σ_n dY_n        rows X (N, in), above dY (N, out)
+        dW = dYᵀ X        db = Σ_n dY_n
+
+    rows X (N, in), above dY (N, out).
     """
     weights = [weight for weight in parameters[0::2] if weight is not None]
-    sizes = [len(weight) for weight in weights]
-    to_weights = (above.T @ rows).split(sizes) if any(needed[0::2]) else weights
-    to_biases = above.sum(0).split(sizes) if any(needed[1::2]) else weights
-    pairs = zip(to_weights, to_biases, strict=True)
-    kind = weights[0].dtype
-    return [each.to(kind) if wanted else None for each, wanted in zip(chain.from_iterable(pairs), needed, strict=True)]
+    sizes, kind = [len(weight) for weight in weights], weights[0].dtype
+    to_weights = (above.T @ rows).to(kind).split(sizes) if any(needed[0::2]) else weights
+    to_biases = above.sum(0).to(kind).split(sizes) if any(needed[1::2]) else weights
+    pairs = chain.from_iterable(zip(to_weights, to_biases, strict=True))
+    return [gradient if wanted else None for gradient, wanted in zip(pairs, needed, strict=True)]
 
 
 def _together(x: Tensor, *linears: Linear) -> list[Tensor]:
