@@ -124,6 +124,8 @@ class MultiHead(nn.Module):
 
     def _rounded(self, x: Tensor, memory: Tensor | None, pattern: Pattern) -> Tensor:
         """`forward` for such a case."""
+        if memory is not None:
+            _check_width("memory", memory, self.key.in_features)
         queries, keys = x.shape[1], x.shape[1] if memory is None else memory.shape[1]
         pattern.check(len(x), self.heads, queries, keys)
         bias = None
