@@ -113,15 +113,18 @@ def test_evaluation_and_other_scores_positions_and_lengths_take_the_usual_way(mo
     for other in others:
         other(torch.randn(2, 5, 24))
     plain(x[:, :0])
+    plain(x[:, :0], x)
     plain(torch.zeros(1, rounded.MOST_KEYS + 1, WIDTH))
     plain.eval()(x)
 
 
-def test_a_memory_of_a_wrong_width_is_refused() -> None:
-    attention = layer()
+def test_a_memory_of_a_wrong_width_or_batch_is_refused() -> None:
+    attention, (x, memory) = layer(), inputs(4, 6)
     set_products(attention, torch.bfloat16)
     with pytest.raises(RegardError, match="memory has shape"):
-        attention(*inputs(4, 6, 13))
+        attention(x, memory[..., :13])
+    with pytest.raises(RegardError, match="key has batch 2"):
+        attention(x, memory[:2])
 
 
 def test_its_products_are_counted() -> None:

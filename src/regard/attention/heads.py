@@ -74,6 +74,8 @@ class MultiHead(nn.Module):
             raise RegardError("MultiHead: a cache is for looking at x itself; for a memory, call remember(memory) once")
         if cache is not None and isinstance(self.score, Location):
             raise RegardError("MultiHead: a location score counts keys from the first, and cannot be used with a cache")
+        if isinstance(memory, Tensor):
+            _check_width("memory", memory, self.key.in_features)
         allowed = self.pattern if pattern is None else self.pattern & pattern
         if cache is None and not isinstance(memory, Projected) and self._as_one(x, memory, allowed):
             return self._rounded(x, memory, allowed)
@@ -114,9 +116,10 @@ class MultiHead(nn.Module):
 
     def _as_one(self, x: Tensor, memory: Tensor | None, pattern: Pattern) -> bool:
         """Whether all of this can be one function in half precision, and is then faster."""
-        queries, keys = x.shape[1], x.shape[1] if memory is None else memory.shape[1]
-        maps = (self.query, self.key, self.value, self.output)
-        if rounding(*maps) is None or watching() or x.device.type != "cpu" or not (len(x) and 0 < keys <= MOST_KEYS):
+        batch, queries, keys = len(x), x.shape[1], x.shape[1] if memory is None else memory.shape[1]
+        learns = rounding(self.query, self.key, self.value, self.output) is not None and x.device.type == "cpu"
+        fits = batch and queries and 0 < keys <= MOST_KEYS and (memory is None or len(memory) == batch)
+        if not (learns and fits) or watching():
             return False
         plain = type(self.score) is ScaledDot and type(self.position).on_heads is Position.on_heads
         plain = plain and type(self).look is MultiHead.look and self._bias_from(0) is None
@@ -124,8 +127,6 @@ class MultiHead(nn.Module):
 
     def _rounded(self, x: Tensor, memory: Tensor | None, pattern: Pattern) -> Tensor:
         """`forward` for such a case."""
-        if memory is not None:
-            _check_width("memory", memory, self.key.in_features)
         queries, keys = x.shape[1], x.shape[1] if memory is None else memory.shape[1]
         pattern.check(len(x), self.heads, queries, keys)
         bias = None
