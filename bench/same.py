@@ -43,6 +43,8 @@ from bench.same_cases import CASES, HALF, Case, write_data
 from bench.worker import PeerError, System, Worker, scratch
 from regard.errors import RegardError
 
+LOGARITHM = "the loss of a token is the logarithm of its share, which rounds otherwise (below 1e-6)"
+
 # intended differences: a pattern of "case/column/place", such as "*/scores/signatures.bleu", and the reason
 KNOWN: dict[str, str] = {
     "*/scores/flops": "products that are added in place are counted",
@@ -57,6 +59,12 @@ KNOWN: dict[str, str] = {
     "answer-impossible/record/*notes*": "a look says that a passage is read in parts, and how much of it is shown",
     "write-*/record/terminal*": "rows of causal maps name the token that looks and the token that is predicted",
     "classify-bert/losses/validations*.loss": "the validation loss is computed without label smoothing for every task",
+    "*/losses/*.loss": LOGARITHM,
+    "*/losses/*perplexity": LOGARITHM,
+    "*/scores/scores.*perplexity": LOGARITHM,
+    "*/scores/scores.bits_per_character": LOGARITHM,
+    "*/evaluate/*perplexity*": LOGARITHM,
+    "*/evaluate/*bits_per_character*": LOGARITHM,
 }
 
 TIMES = {"seconds", "learning_seconds", "tokens_per_second"}

@@ -70,3 +70,25 @@ def test_what_is_only_judged_is_judged_in_full_precision():
     with torch.no_grad():
         _, each = vocabulary_loss(hidden, output, target)
         assert_close(each, F.cross_entropy(F.linear(hidden, output.weight, output.bias), target, reduction="none"))
+
+
+@pytest.mark.parametrize("products", [torch.float32, torch.bfloat16], ids=str)
+def test_pieces_of_the_logits_change_nothing(products: torch.dtype, monkeypatch: pytest.MonkeyPatch):
+    hidden, output, target = problem()
+    output.products = products
+    found = []
+    for piece in (1 << 20, 40):
+        monkeypatch.setattr(subject, "PIECE", piece)
+        total, each = vocabulary_loss(hidden, output, target, smoothing=0.1)
+        found.append([each, *torch.autograd.grad(total, [hidden, *output.parameters()])])
+    for whole, parts in zip(*found, strict=True):
+        assert_close(parts, whole)
+
+
+def test_a_hopeless_target_among_others_has_the_loss_of_cross_entropy():
+    hidden, output, target = problem()
+    with torch.no_grad():
+        output.bias[3] = -200.0
+    target[[4, 17]] = 3
+    _, each = vocabulary_loss(hidden, output, target, smoothing=0.1)
+    assert_close(each, F.cross_entropy(output(hidden), target, label_smoothing=0.1, reduction="none").detach())

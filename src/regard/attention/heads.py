@@ -5,15 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from regard.attention import scores
+from regard.attention import exact, scores
 from regard.attention.cache import CAPACITY, Cache, Past, Projected
 from regard.attention.exact import Bias
-from regard.attention.formula import attend_projected
+from regard.attention.formula import attend_projected, choose
 from regard.attention.patterns import All, Pattern
 from regard.attention.positions import Position
-from regard.attention.scores import Location, Score
+from regard.attention.recorder import watching
+from regard.attention.rounded import MOST_KEYS, attend_rounded
+from regard.attention.scores import Location, ScaledDot, Score
 from regard.errors import RegardError
-from regard.kernels.linear import Linear, map_together
+from regard.kernels.linear import Linear, map_together, rounding
 
 
 class MultiHead(nn.Module):
@@ -72,6 +74,11 @@ class MultiHead(nn.Module):
             raise RegardError("MultiHead: a cache is for looking at x itself; for a memory, call remember(memory) once")
         if cache is not None and isinstance(self.score, Location):
             raise RegardError("MultiHead: a location score counts keys from the first, and cannot be used with a cache")
+        if isinstance(memory, Tensor):
+            _check_width("memory", memory, self.key.in_features)
+        allowed = self.pattern if pattern is None else self.pattern & pattern
+        if cache is None and not isinstance(memory, Projected) and self._as_one(x, memory, allowed):
+            return self._rounded(x, memory, allowed)
         start = 0 if cache is None else cache.length
         bias = None
         if memory is not None:
@@ -84,7 +91,6 @@ class MultiHead(nn.Module):
             query, key = self.position.on_heads(query, key, at, at)
             new = Projected(self.score.keys(key), value)
             bias = self._bias_from(start)
-        allowed = self.pattern if pattern is None else self.pattern & pattern
         allowed = allowed if cache is None else allowed.shift(start)
         result = self.look(self.score.queries(query), new, cache, pattern=allowed, bias=bias)
         return self.output(result.transpose(1, 2).flatten(2))  # (B, H, Q, D) → (B, Q, M)
@@ -107,6 +113,27 @@ class MultiHead(nn.Module):
         _check_width("memory", memory, self.key.in_features)
         key, value = (self._split(x, self.key_value_heads) for x in map_together(memory, self.key, self.value))
         return Projected(self.score.keys(key), value)
+
+    def _as_one(self, x: Tensor, memory: Tensor | None, pattern: Pattern) -> bool:
+        """Whether all of this can be one function in half precision, and is then faster."""
+        batch, queries, keys = len(x), x.shape[1], x.shape[1] if memory is None else memory.shape[1]
+        learns = rounding(self.query, self.key, self.value, self.output) is not None and x.device.type == "cpu"
+        fits = batch and queries and 0 < keys <= MOST_KEYS and (memory is None or len(memory) == batch)
+        if not (learns and fits) or watching():
+            return False
+        plain = type(self.score) is ScaledDot and type(self.position).on_heads is Position.on_heads
+        plain = plain and type(self).look is MultiHead.look and self._bias_from(0) is None
+        return plain and self.heads == self.key_value_heads and choose(pattern, queries, keys) is exact.dense
+
+    def _rounded(self, x: Tensor, memory: Tensor | None, pattern: Pattern) -> Tensor:
+        """`forward` for such a case."""
+        queries, keys = x.shape[1], x.shape[1] if memory is None else memory.shape[1]
+        pattern.check(len(x), self.heads, queries, keys)
+        bias = None
+        if not isinstance(pattern, All):
+            allowed = pattern.allows(torch.arange(queries).unsqueeze(1), torch.arange(keys).unsqueeze(0), keys)
+            bias = torch.zeros(allowed.shape, dtype=x.dtype).masked_fill_(~allowed, -torch.inf)
+        return attend_rounded(x, memory, bias, (self.query, self.key, self.value, self.output), heads=self.heads)
 
     def _split(self, x: Tensor, heads: int) -> Tensor:
         return x.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, L, H·D) → (B, H, L, D)

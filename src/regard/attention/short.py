@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 FEW_KEYS = 64  # with more keys, torch's fused attention is as fast
 REGISTER = 16  # float32 numbers in 512 bits
@@ -34,15 +35,7 @@ class _Short(torch.autograd.Function):
         filled = -(-keys // REGISTER) * REGISTER
         q, k, v = _flat(query, queries), _flat(key, filled), _flat(value, filled)  # (B·H, length, D)
         logits = torch.bmm(q, k.transpose(1, 2)).view(batch, heads, queries, filled)
-        if bias is not None:
-            logits[..., :keys] += bias
-        logits[..., keys:] = -torch.inf
-        weights = torch.softmax(logits, -1, out=logits)
-        if bias is not None and keys:
-            lonely = bias.amax(-1, keepdim=True) == -torch.inf  # queries that may look at nothing: their softmax is NaN
-            if lonely.any():
-                weights.masked_fill_(lonely, 0.0)
-        weights = weights.view(batch * heads, queries, filled)
+        weights = weigh(logits, bias, keys).view(batch * heads, queries, filled)
         context.save_for_backward(q, k, v, weights)
         context.shape = batch, heads, keys
         return torch.bmm(weights, v).view(batch, heads, queries, v.shape[2])
@@ -61,6 +54,21 @@ class _Short(torch.autograd.Function):
         gradients = (x.view(batch, heads, *x.shape[1:]) for x in (to_query, to_key, to_value))
         to_query, to_key, to_value = gradients
         return to_query, to_key[:, :, :keys], to_value[:, :, :keys], None
+
+
+def weigh(logits: Tensor, bias: Tensor | None, keys: int, *, scale: float = 1.0) -> Tensor:
+    """softmax(scale · logits + bias) over the first `keys` columns, and 0 in the others, in place of the logits.
+
+    logits (…, Q, K or more), bias broadcastable to (…, Q, K).   A row without a single finite number gives zeros.
+    """
+    if bias is None or keys == 0:
+        logits = logits if scale == 1.0 else logits.mul_(scale)
+        logits[..., keys:] = -torch.inf
+        return torch.softmax(logits, -1, out=logits)
+    bias = F.pad(bias, (0, logits.shape[-1] - keys), value=-torch.inf)
+    weights = torch.softmax(torch.add(bias, logits, alpha=scale, out=logits), -1, out=logits)
+    lonely = bias.amax(-1, keepdim=True) == -torch.inf  # queries that may look at nothing: their softmax is NaN
+    return weights.masked_fill_(lonely, 0.0) if lonely.any() else weights
 
 
 def _flat(x: Tensor, length: int) -> Tensor:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from regard.kernels.linear import GRAIN, Linear, rounded
 
-ROWS = 8 * GRAIN  # rows computed at a time: 512 × 10 000 logits stay in the cache of a CPU
+ROWS = 8 * GRAIN  # rows of a product, or more in half precision: 512 × 10 000 logits stay in the cache of a CPU
+PIECE = 1 << 20  # logits of them that are computed with at a time, in single precision
 
 
 def vocabulary_loss(hidden: Tensor, output: Linear, target: Tensor, *, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -72,39 +73,58 @@ def _in_rows(
     to_bias = torch.zeros_like(bias) if learning and bias is not None else None
     average = weight.mean(0)  # the mean logit of a row is h · mean(W) + mean(b)
     matrix, exact = weight.to(precision), precision == weight.dtype
-    room = weight.new_empty(min(ROWS, len(hidden)), len(weight))
-    rough = weight.new_empty(0) if exact else room.new_empty(ROWS, len(weight), dtype=precision)
-    half, whole = torch.empty_like(matrix), torch.empty_like(weight)  # sums over rows are in full precision
-    for start in range(0, len(hidden), ROWS):
-        part, wanted = slice(start, start + ROWS), target[start : start + ROWS].unsqueeze(1)
+    step = ROWS * weight.itemsize // matrix.itemsize
+    most = min(step, len(hidden))
+    room = matrix.new_empty(most + -most % GRAIN, len(weight))
+    half = torch.empty_like(matrix)  # of the gradient to weight; sums over rows are in full precision
+    for start in range(0, len(hidden), step):
+        part = slice(start, start + step)
+        wanted = target[part].unsqueeze(1)
         rows = hidden[part].to(precision) if exact else rounded(hidden[part], precision)
-        logits = room[: len(wanted)]
-        products = logits if exact else rough[: len(rows)]
-        torch.mm(rows, matrix.T, out=products)
-        logits.copy_(products[: len(wanted)])
-        if bias is not None:
-            logits += bias
-        highest = logits.amax(1, keepdim=True)
-        right = logits.gather(1, wanted)
+        products = torch.mm(rows, matrix.T, out=room[: len(rows)])
+        right, share = _to_gradient(products[: len(wanted)], bias, wanted, 1 - smoothing, to_bias, weight.dtype)
+        likelihood = share.log()
+        lost = (share < torch.finfo(share.dtype).tiny).squeeze(1).nonzero().squeeze(1)
+        if len(lost):
+            logits = (rows[lost] @ matrix.T).to(weight.dtype)
+            likelihood[lost] = right[lost] - (logits if bias is None else logits + bias).logsumexp(1, keepdim=True)
         mean = hidden[part].to(weight.dtype) @ average + (bias.mean() if bias is not None else 0.0)
-        share = torch.softmax(logits, 1, out=logits)
-        normaliser = highest - share.amax(1, keepdim=True).log()  # log Σ exp, from the largest share: never log 0
-        losses[part] = (normaliser - (1 - smoothing) * right).squeeze(1) - smoothing * mean
+        losses[part] = smoothing * (right.squeeze(1) - mean) - likelihood.squeeze(1)
         if to_hidden is None or to_weight is None:
             continue
-        # softmax − (1 − ε) one-hot − ε/V, the last term by rank one instead of a pass over every logit
-        share.scatter_add_(1, wanted, share.new_full(wanted.shape, smoothing - 1))
-        if to_bias is not None:
-            to_bias += share.sum(0)
-        products[: len(wanted)] = share
-        products[len(wanted) :] = 0
+        # the term −ε/V by rank one instead of a pass over every logit
         to_hidden[part] = (products @ matrix)[: len(wanted)] - smoothing * average
         if exact:
             to_weight.addmm_(products.T, rows)
         else:
-            to_weight += whole.copy_(torch.mm(products.T, rows, out=half))
+            to_weight += torch.mm(products.T, rows, out=half)
     if to_weight is not None:
         to_weight -= hidden.sum(0) * (smoothing / len(weight))
     if to_bias is not None:
         to_bias -= len(hidden) * smoothing / len(weight)
     return losses, to_hidden, to_weight, to_bias
+
+
+def _to_gradient(
+    logits: Tensor, bias: Tensor | None, wanted: Tensor, amount: float, to_bias: Tensor | None, kind: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Make softmax − amount · one-hot of the logits z (N, V), in place, and add its rows to `to_bias`.
+
+    wanted (N, 1) → z_y (N, 1), and p_y (N, 1), which is 0 where `kind` has no number as small.
+    """
+    right, share = (torch.empty(wanted.shape, dtype=kind, device=logits.device) for _ in range(2))
+    count = max(PIECE // logits.shape[1], 1)
+    room = None if logits.dtype == kind else share.new_empty(min(count, len(logits)), logits.shape[1])
+    for some, y, z, p in zip(*(x.split(count) for x in (logits, wanted, right, share)), strict=True):
+        whole = some if room is None else room[: len(some)].copy_(some)
+        if bias is not None:
+            whole += bias
+        torch.gather(whole, 1, y, out=z)
+        torch.softmax(whole, 1, out=whole)
+        torch.gather(whole, 1, y, out=p)
+        whole.scatter_(1, y, p - amount)
+        if to_bias is not None:
+            to_bias += whole.sum(0)
+        if whole is not some:
+            some.copy_(whole)
+    return right, share

@@ -8,9 +8,10 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from regard.errors import RegardError, unknown_name
-from regard.kernels.linear import Linear
+from regard.kernels.feed_forward import feed_forward
+from regard.kernels.gelu import gelu_tanh
+from regard.kernels.linear import Linear, rounding
 from regard.layers.dropout import Dropout
-from regard.layers.gelu import gelu_tanh
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "swiglu"]
 PART = 8192  # positions of a long text whose hidden layer is computed at a time
@@ -53,6 +54,8 @@ class FeedForward(nn.Module):
         return self._map(x)
 
     def _map(self, x: Tensor) -> Tensor:
+        if self.gate is None and self.dropout.p == 0.0 and rounding(self.inner, self.outer):
+            return feed_forward(x, self.inner, self.outer, self.activation)
         hidden = self.inner(x)
         hidden = bend(hidden, self.activation) if self.gate is None else F.silu(self.gate(x)) * hidden
         return self.outer(self.dropout(hidden))

@@ -91,6 +91,11 @@ def _added_products(_: Shape, left: Shape, right: Shape, *__: object, **___: obj
     return 2 * math.prod(left) * right[2]
 
 
+def _linear(x: Shape, weight: Shape, *_: object, **__: object) -> int:
+    """x (N, in), weight (out, in)"""
+    return 2 * math.prod(x) * weight[0]
+
+
 # kernels that torch does not count by itself: some exist for CPUs alone, some work in place
 UNCOUNTED = {
     torch.ops.aten.addmm_: _added_product,
@@ -100,3 +105,5 @@ UNCOUNTED = {
     torch.ops.aten.mkldnn_rnn_layer: _recurrent,
     torch.ops.aten.mkldnn_rnn_layer_backward: _recurrent_backward,
 }
+if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    UNCOUNTED[torch.ops.mkldnn._linear_pointwise] = _linear

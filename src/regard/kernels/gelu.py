@@ -39,8 +39,7 @@ class _Gelu(torch.autograd.Function):
         hidden = hidden.contiguous()
         share, result = torch.empty_like(hidden), torch.empty_like(hidden)
         for h, s, y in zip(*map(_pieces, (hidden, share, result)), strict=True):
-            torch.mul(h, h, out=s).mul_(D).add_(C).mul_(h).sigmoid_()
-            torch.mul(h, s, out=y)
+            torch.mul(h, _share(h, s), out=y)
         context.save_for_backward(hidden, share)
         return result
 
@@ -51,9 +50,37 @@ class _Gelu(torch.autograd.Function):
         above = above.contiguous()
         result = torch.empty_like(hidden)
         for h, s, a, g in zip(*map(_pieces, (hidden, share, above, result)), strict=True):
-            torch.mul(h, h, out=g).mul_(3 * D).add_(C).mul_(h)
-            g.addcmul_(g, s, value=-1).add_(1).mul_(s).mul_(a)
+            _slope(h, s, g).mul_(a)
         return result
+
+
+def rounded_gelu_tanh(hidden: Tensor) -> Tensor:
+    """The same of numbers in half precision, computed in float32: (…) → (…), without a backward pass."""
+    result = torch.empty_like(hidden)
+    for rough, y in zip(_pieces(hidden), _pieces(result), strict=True):
+        h = rough.float()
+        y.copy_(_share(h, torch.empty_like(h)).mul_(h))
+    return result
+
+
+def rounded_gelu_tanh_backward(above: Tensor, hidden: Tensor) -> Tensor:
+    """gelu'(h) ⊙ above, both in half precision; σ(u) is computed again."""
+    result = torch.empty_like(hidden)
+    for a, rough, g in zip(*map(_pieces, (above, hidden, result)), strict=True):
+        h = rough.float()
+        g.copy_(_slope(h, _share(h, torch.empty_like(h)), torch.empty_like(h)).mul_(a))
+    return result
+
+
+def _share(h: Tensor, out: Tensor) -> Tensor:
+    """σ(u)"""
+    return torch.mul(h, h, out=out).mul_(D).add_(C).mul_(h).sigmoid_()
+
+
+def _slope(h: Tensor, s: Tensor, out: Tensor) -> Tensor:
+    """gelu'(h), where s is σ(u)"""
+    torch.mul(h, h, out=out).mul_(3 * D).add_(C).mul_(h)
+    return out.addcmul_(out, s, value=-1).add_(1).mul_(s)
 
 
 def _pieces(x: Tensor) -> tuple[Tensor, ...]:

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from regard.layers.gelu import PIECE, gelu_tanh
+from regard.kernels.gelu import PIECE, gelu_tanh, rounded_gelu_tanh, rounded_gelu_tanh_backward
 
 
 @pytest.mark.parametrize("shape", [(7,), (2, 3, 5), (PIECE + 11,), (0, 3)])
@@ -39,3 +39,14 @@ def test_where_nothing_is_learned_it_is_torchs_own_and_nothing_is_kept() -> None
     assert torch.equal(gelu_tanh(x), F.gelu(x, approximate="tanh"))
     with torch.no_grad():
         assert gelu_tanh(x.requires_grad_()).grad_fn is None
+
+
+@pytest.mark.parametrize("shape", [(7,), (2, 3, 5), (PIECE + 11,)])
+def test_of_rounded_numbers_it_is_torchs_rounded_once(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    x, above = (3 * torch.randn(shape)).bfloat16(), torch.randn(shape).bfloat16()
+    exact = x.float().requires_grad_()
+    wanted = F.gelu(exact, approximate="tanh")
+    (slope,) = torch.autograd.grad(wanted, exact, above.float())
+    assert_close(rounded_gelu_tanh(x), wanted.detach().bfloat16(), atol=1e-6, rtol=2**-7)
+    assert_close(rounded_gelu_tanh_backward(above, x), slope.bfloat16(), atol=1e-5, rtol=2**-7)
