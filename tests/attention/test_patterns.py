@@ -62,19 +62,36 @@ def may_look(pattern: Pattern, b: int, h: int, i: int, j: int, keys: int) -> boo
         case Global():
             return min(i, j) < pattern.count
         case Random():  # which keys is its own affair: see below how many and how they differ
-            return bool(pattern.dense(i + 1, keys)[i, j])
+            return j < keys and bool(pattern.dense(i + 1, keys)[i, j])
         case Edges():
             return [i, j] in pattern.pairs.tolist()
         case Blocks():
             blocks = -(-keys // pattern.size)
             return may_look(pattern.pattern, b, h, i // pattern.size, j // pattern.size, blocks)
         case And():
-            return may_look(pattern.left, b, h, i, j, keys) and may_look(pattern.right, b, h, i, j, keys)
+            sides = ((pattern.left, pattern.right), (pattern.right, pattern.left))
+            return all(may_look(side, b, h, i, j, counted(side, other, b, keys)) for side, other in sides)
         case Or():
             return may_look(pattern.left, b, h, i, j, keys) or may_look(pattern.right, b, h, i, j, keys)
         case Not():
             return not may_look(pattern.pattern, b, h, i, j, keys)
     raise AssertionError(pattern)
+
+
+def counted(pattern: Pattern, other: Pattern, b: int, keys: int) -> int:
+    """How many keys a pattern counts beside another one, which may say how many there are."""
+    said = length_of(other, b)
+    return keys if said is None or not pattern.counts_keys else min(said, keys)
+
+
+def length_of(pattern: Pattern, b: int) -> int | None:
+    match pattern:
+        case Padding():
+            return int(pattern.lengths[b])
+        case And():
+            said = [length_of(pattern.left, b), length_of(pattern.right, b)]
+            return min((each for each in said if each is not None), default=None)
+    return None
 
 
 def by_definition(scene: Scene) -> NDArray[np.bool_]:
