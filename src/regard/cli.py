@@ -285,7 +285,7 @@ def run(
         Literal["measured", "float32", "int8", "auto"],
         typer.Option(
             help="for CTranslate2: float32 gives torch's answers, int8 may be faster and changes some, auto takes the "
-            "faster; measured is int8 where it was found as good on validation data and faster, and float32 elsewhere"
+            "faster; measured is the form found as good on validation data and fastest, and float32 without one"
         ),
     ] = "measured",
     as_json: Json = False,
@@ -421,8 +421,8 @@ def serve(
     compute_type: Annotated[
         Literal["measured", "float32", "int8"],
         typer.Option(
-            help="for CTranslate2: int8 may be faster and changes some answers; measured is int8 where it was found "
-            "as good on validation data and faster, and float32 elsewhere"
+            help="for CTranslate2: int8 may be faster and changes some answers; measured is the form that was "
+            "found as good on validation data and fastest, and float32 without one"
         ),
     ] = "measured",
     languages: Annotated[
@@ -489,10 +489,10 @@ def bench(
     runtime: Runtime = "auto",
     as_json: Json = False,
 ) -> None:
-    """Measure how fast a model answers on this machine, and whether it answers as well in int8.
+    """Measure how fast a model answers on this machine, and in which form it answers as well and fastest.
 
-    The validation set is answered in float32 and in int8. If int8 is as good and faster, `regard run` and
-    `regard serve` use it on this machine from then on; --compute-type float32 gives the exact answers.
+    The validation set is answered in float32 and in int8, and with the model's shortlist if it has one. `regard run`
+    and `regard serve` use the fastest form that is as good from then on; --compute-type float32 gives exact answers.
     """
     from rich.console import Console
 
@@ -513,7 +513,7 @@ def export(
 ) -> None:
     """Write a model in another format, with all that is needed to use it there.
 
-    For CTranslate2, int8 is compared with float32 on the recipe's validation data, for at most a minute.
+    For CTranslate2, int8 and the shortlist are judged on the recipe's validation data, for at most a minute.
     """
     if to == "huggingface":
         from regard.api.exchange import export_model

@@ -98,13 +98,13 @@ def test_a_model_directory_holds_what_is_needed_and_no_pickle():
     assert not any(path.read_bytes().startswith(b"\x80") or zipfile.is_zipfile(path) for path in every)
 
 
-def test_a_shortlist_is_learnt_where_one_is_asked_for(tmp_path):
+def test_a_shortlist_is_learnt_unless_none_is_wanted_or_nothing_can_use_it(tmp_path):
     recipe = reversing_recipe(tmp_path)
-    plain, listed = (
-        regard.train(recipe, out=tmp_path / str(asked), changes=[*QUICK, f"decoding.shortlist={asked}"])
-        for asked in ("false", "true")
-    )
-    assert not (plain.path / shortlist.NAME).exists()
+    without = ["decoding.shortlist=false"], ["model.decoder=ssru"]
+    for number, changes in enumerate(without):
+        model = regard.train(recipe, out=tmp_path / str(number), changes=[*QUICK, *changes])
+        assert not (model.path / shortlist.NAME).exists()
+    listed = regard.train(recipe, out=tmp_path / "listed", changes=QUICK)
     found = shortlist.Shortlist.load(listed.path / shortlist.NAME)
     assert found.listed.shape[0] == listed.task.tokenizers.source.size
 

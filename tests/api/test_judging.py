@@ -1,10 +1,11 @@
-"""int8 beside float32 on validation data: when it is judged, within which time, and what is kept of it."""
+"""Faster forms of answering beside float32: when they are judged, within which time, and what is kept of it."""
 
 import json
 import math
 import os
 from pathlib import Path
 
+import numpy
 import pytest
 
 from made_models import WORDS, write_model
@@ -14,9 +15,12 @@ from regard.api import judging
 from regard.api.judging import judge
 from regard.commands import judging as command
 from regard.commands import run
+from regard.data.pairs import shortlist
+from regard.data.pairs.shortlist import Shortlist
+from regard.data.tokenizers import Tokenizers
 from regard.directory import ModelDirectory
 from regard.engines.ctranslate2 import switches
-from regard.engines.ctranslate2.precision import Record, kept, switches_of
+from regard.engines.ctranslate2.precision import EXACT, Record, kept, switches_of
 from regard.engines.ctranslate2.switches import CHOICES, set_here, worth_trying
 
 SAID = frozenset(CHOICES)
@@ -41,7 +45,7 @@ def test_the_recipes_validation_data_judges(labels):
     assert isinstance(found, Record)
     assert (found.metric, found.examples, found.switches) == ("accuracy", 3, {})
     assert kept(ModelDirectory(labels)) == found
-    assert str(found).startswith("int8 is ")
+    assert str(found).startswith(f"{found.verdict} is used from now on")
 
 
 def test_pairs_are_judged_by_bleu(tmp_path):
@@ -51,6 +55,22 @@ def test_pairs_are_judged_by_bleu(tmp_path):
     found = judge(model, data=str(file))
     assert isinstance(found, Record)
     assert (found.metric, found.examples) == ("bleu", 9)
+
+
+def test_a_shortlist_is_judged_where_there_is_one_and_it_is_to_be_measured(tmp_path):
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"{a} {b}\t{b} {a}\n" for a, b in zip(WORDS[:9], WORDS[9:18], strict=True)))
+    for asked, forms in (("measured", 4), (True, 2), (False, 2)):
+        model = write_model(
+            tmp_path / str(asked), decoding={"beam": 1, "max_length": 6, "shortlist": asked}, ending=4.0
+        )
+        size = Tokenizers.load(model).source.size
+        listed, few = numpy.full((size, 1), -1, dtype=numpy.int32), numpy.array([2, 5], dtype=numpy.int32)
+        (model / shortlist.NAME).write_bytes(Shortlist(listed, few).to_bytes())
+        found = judge(model, data=str(file))
+        assert isinstance(found, Record)
+        assert len(found.tried) == forms
+        assert found.tried[0].form == EXACT
 
 
 def test_what_would_take_too_long_is_not_judged(labels):
@@ -111,7 +131,7 @@ def test_it_is_judged_once(labels, capsys):
     command.judge_once(labels, seconds=60)
     first = capsys.readouterr().err
     assert "at most 60 s" in first
-    assert "int8 is " in first
+    assert "is used from now on" in first
     command.judge_once(labels, seconds=60)
     assert capsys.readouterr().err == ""
 
@@ -157,9 +177,9 @@ def test_a_long_training_judges_when_it_ends(labels, monkeypatch, capsys):
     asked = []
     monkeypatch.setattr(training, "judge", lambda path, **given: asked.append((path, given)) or "a reason")
     console = Console(stderr=True, highlight=False)
-    training._judge_int8(ModelDirectory(labels), examples, console, seconds=training.WORTH - 1)
+    training._judge_forms(ModelDirectory(labels), examples, console, seconds=training.WORTH - 1)
     assert asked == []
-    training._judge_int8(ModelDirectory(labels), examples, console, seconds=training.WORTH)
+    training._judge_forms(ModelDirectory(labels), examples, console, seconds=training.WORTH)
     assert asked == [(labels, {"examples": examples, "seconds": training.WORTH})]
     assert "a reason" in capsys.readouterr().err
     assert api.judging is judging

@@ -1,6 +1,7 @@
-"""Whether int8 answers as well as float32, and faster: found out on the validation data, and kept in `runtime/`.
+"""Whether int8, or the shortlist, answers as well as float32, and faster: found out on the validation data, and kept in
+`runtime/`.
 
-Both precisions answer in turn, some inputs each, in a process without torch: a disturbance hits both alike.
+All forms answer in turn, some inputs each, in a process without torch: a disturbance hits all alike.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ from typing import Any
 
 from regard import tasks
 from regard.api.loading import stored_recipe
+from regard.data.pairs.shortlist import NAME as SHORTLIST
 from regard.directory import ModelDirectory
 from regard.engines.choose import engine_of
 from regard.engines.ctranslate2.apart import Apart
 from regard.engines.ctranslate2.plans import ROUNDS, ComputeType
-from regard.engines.ctranslate2.precision import Record, Speeds, as_good_and_faster, keep
+from regard.engines.ctranslate2.precision import EXACT, Form, Record, Tried, fastest, keep
 from regard.engines.ctranslate2.switches import Switches, worth_trying
 from regard.engines.light import AnyLightEngine
 from regard.errors import RegardError
 from regard.recipes import Complete, setting
 from regard.tasks.base import AnySurface, Codec, Judges, RunOptions
 
-Make = Callable[[ComputeType], AnyLightEngine]
-TOGETHER = 128  # inputs that one precision answers before it is the other's turn
+Make = Callable[[Form], AnyLightEngine]
+TOGETHER = 128  # inputs that one form answers before it is the other's turn
 WARM = 8  # inputs that pay for loading
 SAMPLE = 64  # inputs by which switches are compared
 GAIN = 1.05  # switches are set if they make answers so many times as fast
@@ -36,7 +38,8 @@ GAIN = 1.05  # switches are set if they make answers so many times as fast
 def judge(
     path: str | Path, *, data: str | None = None, examples: object = None, seconds: float = math.inf
 ) -> Record | str:
-    """Judge int8 for a model, unless it would take longer than some seconds; the record, or why there is none.
+    """Judge the forms of answering for a model, unless it would take longer than some seconds; the record, or why there
+    is none.
 
     `data` is a file of examples, and `examples` are some that were read before; otherwise the recipe's own for
     validation are read.
@@ -52,27 +55,39 @@ def judge(
         examples = _examples(recipe, data) if examples is None else examples
         asked, options = task.inputs(examples), RunOptions(recipe.decoding)
 
-        def make(each: ComputeType) -> AnyLightEngine:
-            return _engine(stored, kind.surface, codec, options, each)
+        def make(form: Form) -> AnyLightEngine:
+            return _engine(stored, kind.surface, codec, options, form)
 
-        answered = _answered(make, asked, options, seconds)
-        judged = task.judged(examples, answered.found["float32"], answered.found["int8"])
-        rates = {each: len(asked) / taken for each, taken in answered.taken.items()}
-        best: ComputeType = "int8" if as_good_and_faster(judged, Speeds(**rates)) else "float32"
+        answered = _answered(_forms(stored, options), make, asked, options, seconds)
+        exact = answered.found[EXACT]
+        judged = {form: task.judged(examples, exact, found) for form, found in answered.found.items()}
+        tried = [
+            Tried(form=form, score=each.second, p=each.p, per_second=len(asked) / answered.taken[form])
+            for form, each in judged.items()
+        ]
+        metric, higher = judged[EXACT].metric, judged[EXACT].higher
+        best = fastest(metric, tried, higher=higher)
         sample = asked[:: -(-len(asked) // SAMPLE)]
-        tried: list[Switches] = [{}, *worth_trying()]
-        longer = len(tried) * (ROUNDS + 1) * len(sample) / rates[best]
-        fits = len(tried) > 1 and answered.seconds + longer < seconds
-        switches = _fastest(tried, partial(make, best), sample, options) if fits else {}
-        return keep(stored, judged, Speeds(**rates), examples=len(asked), switches=switches)
+        choices: list[Switches] = [{}, *worth_trying()]
+        longer = len(choices) * (ROUNDS + 1) * len(sample) / len(asked) * answered.taken[best]
+        fits = len(choices) > 1 and answered.seconds + longer < seconds
+        switches = _quickest(choices, partial(make, best), sample, options) if fits else {}
+        return keep(stored, tried, metric=metric, higher=higher, examples=len(asked), switches=switches)
     except RegardError as error:
         return str(error)
 
 
+def _forms(stored: ModelDirectory, options: RunOptions) -> list[Form]:
+    """The forms to try, the exact one first."""
+    listed = options.decoding.shortlist == "measured" and (stored.path / SHORTLIST).is_file()
+    precisions: list[ComputeType] = ["float32", "int8"]
+    return [Form(each, shortlist) for shortlist in ([False, True] if listed else [False]) for each in precisions]
+
+
 def _engine(
-    stored: ModelDirectory, surface: AnySurface, codec: Codec, options: RunOptions, each: ComputeType
+    stored: ModelDirectory, surface: AnySurface, codec: Codec, options: RunOptions, form: Form
 ) -> AnyLightEngine:
-    engine = engine_of(stored, surface, codec, each, None)
+    engine = engine_of(stored, surface, codec, form, None)
     reason = engine if isinstance(engine, str) else engine.reason(options)
     if isinstance(engine, str) or reason is not None:
         raise RegardError(f"CTranslate2 does not answer, because {reason}")
@@ -93,31 +108,33 @@ def _examples(recipe: Complete, data: str | None) -> object:
 
 @dataclass
 class _Answered:
-    """The answers in each precision, and the seconds that they took."""
+    """The answers in each form, and the seconds that they took."""
 
-    found: dict[ComputeType, list[Any]] = field(default_factory=lambda: {"float32": [], "int8": []})
-    taken: dict[ComputeType, float] = field(default_factory=lambda: {"float32": 0.0, "int8": 0.0})
+    found: dict[Form, list[Any]] = field(default_factory=dict)
+    taken: dict[Form, float] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
         return sum(self.taken.values())
 
 
-def _answered(make: Make, asked: Sequence[Any], options: RunOptions, seconds: float) -> _Answered:
-    """Answers to all inputs in both precisions; an error if the first of them show that it would take too long."""
+def _answered(
+    forms: Sequence[Form], make: Make, asked: Sequence[Any], options: RunOptions, seconds: float
+) -> _Answered:
+    """Answers to all inputs in all forms; an error if the first of them show that it would take too long."""
     if not asked:
         raise RegardError("there are no examples")
-    apart, answered = Apart(), _Answered()
-    opened = {name: make(name) for name in answered.found}
+    apart, answered = Apart(), _Answered({form: [] for form in forms}, dict.fromkeys(forms, 0.0))
+    opened = {form: make(form) for form in forms}
     for engine in opened.values():
         engine.apart = apart
         _timed(engine, asked[:WARM], options)
     for begin in range(0, len(asked), TOGETHER):
         some = asked[begin : begin + TOGETHER]
-        for name, engine in opened.items():
+        for form, engine in opened.items():
             found, taken = _timed(engine, some, options)
-            answered.found[name] += found
-            answered.taken[name] += taken
+            answered.found[form] += found
+            answered.taken[form] += taken
         whole = answered.seconds * len(asked) / (begin + len(some))
         if whole > seconds:
             raise RegardError(
@@ -126,7 +143,7 @@ def _answered(make: Make, asked: Sequence[Any], options: RunOptions, seconds: fl
     return answered
 
 
-def _fastest(
+def _quickest(
     tried: Sequence[Switches], make: Callable[[], AnyLightEngine], asked: Sequence[Any], options: RunOptions
 ) -> Switches:
     """The switches with which an engine answers fastest; the first, CTranslate2's own choice, unless others gain."""

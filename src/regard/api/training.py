@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -24,10 +23,12 @@ from regard.api.loading import model_of, path_of
 from regard.api.model import Model
 from regard.api.reading import Data, read_data
 from regard.data.streams import Batch, Stream
+from regard.decoding import DecodingConfig
 from regard.directory import LABELS, NUMBERS, RECIPE, TOKENIZERS, WEIGHTS, ModelDirectory
 from regard.engines.ctranslate2.cache import stamp
 from regard.engines.ctranslate2.precision import kept, not_compared
 from regard.errors import RegardError, listed
+from regard.interchange.expressible import obstacle
 from regard.interchange.huggingface import Imported
 from regard.recipes import Complete, Recipe, Wish
 from regard.tasks.base import AnyTask, Extends, Objective, RunOptions, Work
@@ -131,25 +132,33 @@ def _train(
         crew=crew,
         timing=Timing(preparing=time.perf_counter() - begin, scoring=prepared.scoring),
     )
-    if isinstance(prepared.task, Extends):
-        for name, content in prepared.task.files(prepared.batches, recipe.decoding).items():
-            crew.first(partial(durable.write_file, directory.path / name, content))
+    if isinstance(prepared.task, Extends) and crew.leads:
+        for name, content in prepared.task.files(prepared.batches, _used(recipe)).items():
+            durable.write_file(directory.path / name, content)
     if missing := [name for name in needed if not (directory.path / name).is_file()]:
         raise RegardError(
             f"{directory.path} was changed while training in it: {listed(missing)} of it is missing, so there is no "
             "whole model; train again in another directory, with -o"
         )
     if crew.leads:
-        _judge_int8(directory, prepared.valid, console, seconds=JUDGED * (time.monotonic() - begin))
+        _judge_forms(directory, prepared.valid, console, seconds=JUDGED * (time.monotonic() - begin))
     elsewhere = Elsewhere(directory.path, prepared.module, loaded=stamp(directory.path))
     return model_of(directory.path, recipe, prepared.module, prepared.task, report, elsewhere=elsewhere)
 
 
-def _judge_int8(directory: ModelDirectory, valid: object, console: Console, *, seconds: float) -> None:
-    """Find out whether int8 answers as well, if that pays after a run of this length and was not done before."""
+def _used(recipe: Complete) -> DecodingConfig:
+    """The recipe's [decoding], without a shortlist that is to be measured where nothing can use one."""
+    unusable = recipe.decoding.shortlist == "measured" and obstacle(
+        recipe.model.model_dump(mode="json", exclude_none=True)
+    )
+    return recipe.decoding.model_copy(update={"shortlist": False}) if unusable else recipe.decoding
+
+
+def _judge_forms(directory: ModelDirectory, valid: object, console: Console, *, seconds: float) -> None:
+    """Find out whether a faster form answers as well, if that pays after a run of this length and is not known yet."""
     if seconds < WORTH or kept(directory) is not None:
         return
-    with console.status("comparing int8 with float32"):
+    with console.status("comparing faster forms of answering with float32"):
         found = judge(directory.path, examples=valid, seconds=seconds)
     console.out(not_compared(found) if isinstance(found, str) else str(found))
 

@@ -3,7 +3,8 @@
 throughput   sentences and tokens a second, by how many are answered together and by beam
 latency      from one text to its answer, when texts come one at a time: median, and 95 of 100
 start        a new process, from the command to the answer of one text; the memory it then holds
-int8         its score and speed beside those of float32 on the validation set; `regard run` and `regard serve` read it
+forms        score and speed on the validation set in float32 and int8, with and without the shortlist; `regard run` and
+             `regard serve` use the fastest that is as good
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def measure(
         start = _start(directory, lines[0], runtime)
     with console.status("answering one at a time"):
         latency = _latency(asking, lines)
-    with console.status("comparing int8 with float32"):
-        compared = _precision(directory, data, asking)
+    with console.status("comparing faster forms of answering with float32"):
+        compared = _compared(directory, data, asking)
     return {
         "model": str(directory),
         "runtime": asking.engine.name,
@@ -76,7 +77,7 @@ def measure(
         "throughput": rows,
         "latency": {"beam": own, **latency},
         "start": start,
-        "int8": compared,
+        "forms": compared,
     }
 
 
@@ -98,14 +99,14 @@ def show(found: dict[str, Any], console: Console) -> None:
         f"95 of 100 within {latency['percentile_95_ms']:.1f} ms",
         f"a new process answers after {start['seconds']:.2f} s{memory}",
         f"runtime: {found['runtime']}, because {found['why']}; {found['cores']} cores",
-        found["int8"]["told"],
+        found["forms"]["told"],
         sep="\n",
         highlight=False,
     )
 
 
-def _precision(directory: Path, data: Path | None, asking: Asking) -> dict[str, Any]:
-    """The record of int8 beside float32, or the reason why there is none."""
+def _compared(directory: Path, data: Path | None, asking: Asking) -> dict[str, Any]:
+    """The record of faster forms beside the exact one, or the reason why there is none."""
     if not isinstance(asking.engine, LightEngine):
         found: Record | str = f"CTranslate2 does not answer, because {asking.engine.why}"
     else:
@@ -114,7 +115,7 @@ def _precision(directory: Path, data: Path | None, asking: Asking) -> dict[str, 
         found = judge(directory, data=None if data is None else str(data))
     if isinstance(found, str):
         return {"reason": found, "told": not_compared(found)}
-    return {**found.model_dump(), "used": found.verdict == "int8", "told": str(found)}
+    return {**found.model_dump(), "used": found.verdict._asdict(), "told": str(found)}
 
 
 def _throughput(asking: Asking, lines: Sequence[str], together: int) -> dict[str, float]:

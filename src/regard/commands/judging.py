@@ -1,4 +1,5 @@
-"""int8 is compared with float32 when a model is exported, or first answers much: once for each kind of machine."""
+"""Faster forms of answering are compared with float32 when a model is exported, or first answers much: once for each
+kind of machine."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ def judge_once(path: Path, *, seconds: float) -> None:
     directory = ModelDirectory(path)
     if kept(directory) is not None or not _has_validation_data(directory):
         return
-    _tell(f"comparing int8 with float32 on the validation data, once and for at most {seconds:.0f} s (Ctrl-C ends it)")
+    _tell(
+        "comparing faster forms of answering with float32 on the validation data, once and for at most "
+        f"{seconds:.0f} s (Ctrl-C ends it)"
+    )
     from regard.api.judging import judge  # which imports torch
 
     try:

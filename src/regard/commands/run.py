@@ -28,7 +28,7 @@ from regard.tasks.surfaces import NOTHING
 
 ARGUMENT = "input"  # what errors call an input that was an argument of the command, and not a line
 
-MUCH = 30.0  # seconds of answering after which int8 is compared with float32, for at most as long again
+MUCH = 30.0  # seconds of answering after which faster forms are compared with float32, for at most as long again
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def run(
 
 
 def _has_answered_much(asking: Asking, answering: _Answering, given: Mapping[str, Any]) -> bool:
-    """Whether int8 might have saved much, and may answer next time."""
+    """Whether a faster form might have saved much, and may answer next time."""
     free = "compute_type" not in given and isinstance(asking.engine, LightEngine)
     return free and answering.seconds >= MUCH
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -41,8 +41,10 @@ class DecodingConfig(Settings):
         2048, ge=1, le=1 << 20, description="source tokens decoded together at most, padding included"
     )
     replace_unknown: bool = Field(False, description="replace <unk> by the source word that it looks at most")
-    shortlist: bool = Field(
-        False, description="learn which target tokens translate which source tokens; CTranslate2 then scores only those"
+    shortlist: bool | Literal["measured"] = Field(
+        "measured",
+        description="learn which target tokens translate which source tokens; CTranslate2 then scores only those, "
+        "always or (measured) if the answers are as good and faster",
     )
 
     @model_validator(mode="after")

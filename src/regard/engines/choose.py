@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from regard.directory import ModelDirectory
-from regard.engines.ctranslate2.plans import ComputeType, Plan, Precision
-from regard.engines.ctranslate2.precision import kept, switches_of
+from regard.engines.ctranslate2.plans import Plan, Precision
+from regard.engines.ctranslate2.precision import EXACT, Form, kept, switches_of
 from regard.engines.ctranslate2.switches import set_here
 from regard.engines.light import AnyLightEngine
 from regard.errors import RegardError
@@ -41,9 +41,9 @@ def without_torch(
     if "runtime" not in surface.options:
         return f"CTranslate2 does not answer with {surface.answers}"
     set_here(switches_of(directory))
-    precision = settled(directory, compute_type)
-    planned = None if plan is None else replace(plan, compute_type=precision)
-    found = engine_of(directory, surface, codec, precision, planned)
+    form = settled(directory, compute_type)
+    planned = None if plan is None else replace(plan, compute_type=form.compute_type)
+    found = engine_of(directory, surface, codec, form, planned)
     reason = found if isinstance(found, str) else found.reason(options)
     if reason is not None:
         if wanted == "ctranslate2":
@@ -53,23 +53,23 @@ def without_torch(
     assert not isinstance(found, str)
     if wanted == "ctranslate2":
         found.why = "it was asked for"
-    elif precision == "int8" and compute_type == "measured":
-        found.why = "it gives answers that are as good faster, in int8"
+    elif compute_type == "measured" and form != EXACT:
+        found.why = f"it gives answers that are as good faster, in {form}"
     else:
         found.why = "it gives the same answers faster"
     return found
 
 
-def settled(directory: ModelDirectory, wanted: Precision) -> ComputeType:
-    """The compute type that is asked for; "measured" is that of the model's record, and float32 without one."""
+def settled(directory: ModelDirectory, wanted: Precision) -> Form:
+    """The form with the compute type that is asked for; "measured" is that of the model's record, if there is one."""
     if wanted != "measured":
-        return wanted
+        return Form(wanted)
     record = kept(directory)
-    return "float32" if record is None else record.verdict
+    return EXACT if record is None else record.verdict
 
 
 def engine_of(
-    directory: ModelDirectory, surface: Surface[Any, Any], codec: Codec, compute_type: ComputeType, plan: Plan | None
+    directory: ModelDirectory, surface: Surface[Any, Any], codec: Codec, form: Form, plan: Plan | None
 ) -> AnyLightEngine | str:
     """The engine for a surface, or the reason why the model cannot be expressed."""
     tables = directory.tables()
@@ -85,16 +85,16 @@ def engine_of(
         from regard.engines.ctranslate2.encoder import EncoderEngine, framing_of
 
         reading = surface.reading(data, codec, framing_of(model))
-        return EncoderEngine(directory, model, reading, compute_type=compute_type, plan=plan)
+        return EncoderEngine(directory, model, reading, compute_type=form.compute_type, plan=plan)
     if isinstance(surface, Prompt):
         from regard.engines.ctranslate2.generator import GeneratorEngine
         from regard.tasks.write.prompts import Prompts
 
         prompts = Prompts(codec.texts().source, data.get("block") or model["maximum"])
-        return GeneratorEngine(directory, model, prompts, compute_type=compute_type, plan=plan)
+        return GeneratorEngine(directory, model, prompts, compute_type=form.compute_type, plan=plan)
     from regard.engines.ctranslate2.engine import CTranslate2Engine
 
-    return CTranslate2Engine(directory, model, codec.texts(), compute_type=compute_type, plan=plan)
+    return CTranslate2Engine(directory, model, codec.texts(), form=form, plan=plan)
 
 
 def _table(tables: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ LIKELY = 1e-3  # a listed token has at least this probability
 PAIRS = 8_000_000  # pairs of tokens to learn from; from a larger corpus, evenly spaced sentences are taken
 ROUNDS = 5
 
-Ids = NDArray[numpy.int64]
+Ids = NDArray[numpy.int32]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class Shortlist:
 def learn(corpus: Corpus, *, source_size: int, target_size: int) -> Shortlist:
     """The shortlist of a corpus of pairs."""
     sources, targets, place = _pairs(corpus)
-    key, link = numpy.unique(sources * target_size + targets, return_inverse=True)
+    key, link = numpy.unique(sources * numpy.int64(target_size) + targets, return_inverse=True)
+    del sources, targets
     source_of, target_of = key // target_size, key % target_size
     chance: NDArray[Any] = numpy.ones(len(key))
     for _ in range(ROUNDS):
@@ -87,14 +88,18 @@ def _sample(corpus: Corpus) -> range:
 
 def _pairs(corpus: Corpus) -> tuple[Ids, Ids, Ids]:
     """Every source token with every target token of its sentence, and the number of that target position: (P,) each."""
-    sources, targets, places, start = [], [], [], 0
-    for row in _sample(corpus):
-        source, target = corpus.source[row].astype(numpy.int64), corpus.target[row].astype(numpy.int64)
-        sources.append(numpy.tile(source, len(target)))
-        targets.append(numpy.repeat(target, len(source)))
-        places.append(numpy.repeat(numpy.arange(start, start + len(target)), len(source)))
-        start += len(target)
-    return numpy.concatenate(sources), numpy.concatenate(targets), numpy.concatenate(places)
+    rows = _sample(corpus)
+    lengths = corpus.source.lengths[rows], corpus.target.lengths[rows]
+    end, begin, start = int((lengths[0].astype(numpy.int64) * lengths[1]).sum()), 0, 0
+    sources, targets, places = (numpy.empty(end, dtype=numpy.int32) for _ in range(3))
+    for row in rows:
+        source, target = corpus.source[row], corpus.target[row]
+        here = slice(begin, begin + len(source) * len(target))
+        sources[here] = numpy.tile(source, len(target))
+        targets[here] = numpy.repeat(target, len(source))
+        places[here] = numpy.repeat(numpy.arange(start, start + len(target)), len(source))
+        begin, start = here.stop, start + len(target)
+    return sources, targets, places
 
 
 def _table(source_of: Ids, target_of: Ids, chance: NDArray[Any], *, rows: int) -> NDArray[numpy.int32]:

@@ -18,7 +18,8 @@ from regard.decoding.config import shortened
 from regard.directory import ModelDirectory
 from regard.engines.ctranslate2.cache import Converted, converted
 from regard.engines.ctranslate2.offers import reason_for_torch
-from regard.engines.ctranslate2.plans import ComputeType, Plan, outgrown, plan
+from regard.engines.ctranslate2.plans import Plan, outgrown, plan
+from regard.engines.ctranslate2.precision import EXACT, Form
 from regard.engines.light import LightEngine
 from regard.errors import RegardError
 from regard.interchange.expressible import reach
@@ -34,7 +35,7 @@ SAMPLE = 32  # texts by which plans are measured
 NO_PENALTY = 1e-30  # with 0 itself CTranslate2 would stop at the first answer and not at `beam` of them
 
 
-def _settings(options: RunOptions) -> dict[str, Any]:
+def _settings(options: RunOptions, form: Form) -> dict[str, Any]:
     """The arguments for CTranslate2; the length of an answer counts EOS, and <pad> and <s> are never generated."""
     decoding = options.decoding
     return {
@@ -50,7 +51,7 @@ def _settings(options: RunOptions) -> dict[str, Any]:
         "return_scores": options.scores or decoding.beam > 1,
         "return_attention": options.alignment or decoding.replace_unknown,
         "max_input_length": 0,
-        "use_vmap": decoding.shortlist,
+        "use_vmap": form.shortlist if decoding.shortlist == "measured" else decoding.shortlist,
     }
 
 
@@ -105,11 +106,11 @@ class CTranslate2Engine(LightEngine[str, list[Answer]]):
         model: Mapping[str, Any],
         tokenizers: Tokenizers,
         *,
-        compute_type: ComputeType = "float32",
+        form: Form = EXACT,
         why: str = "it was asked for",
         plan: Plan | None = None,
     ) -> None:
-        self.directory, self.tokenizers, self.compute_type, self.why = directory.path, tokenizers, compute_type, why
+        self.directory, self.tokenizers, self.form, self.why = directory.path, tokenizers, form, why
         self.model = model
         self.learned = reach(model)
         self._source, self._target = _names(tokenizers.source.vocabulary), _names(tokenizers.target.vocabulary)
@@ -161,7 +162,7 @@ class CTranslate2Engine(LightEngine[str, list[Answer]]):
             max_batch_size=1 if _alone(options) else min(options.decoding.batch_tokens, BATCH, at_most),
             batch_type="examples" if _alone(options) else "tokens",
             asynchronous=True,
-            **_settings(options),
+            **_settings(options, self.form),
         )
 
     def _ready(self, sources: list[list[str]], options: RunOptions) -> Any:
@@ -198,7 +199,7 @@ class CTranslate2Engine(LightEngine[str, list[Answer]]):
             return (time.perf_counter() - start) / candidate.workers
 
         beam = options.decoding.beam
-        return plan(len(sources), compute_type=self.compute_type, beam=beam, kept_in=model.path, seconds=seconds)
+        return plan(len(sources), compute_type=self.form.compute_type, beam=beam, kept_in=model.path, seconds=seconds)
 
     def _collect(self, pending: Pending, options: RunOptions) -> Iterator[list[Answer]]:
         """The answers to a chunk, once they are there."""

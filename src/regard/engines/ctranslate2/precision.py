@@ -1,34 +1,60 @@
-"""Whether int8 is as good as float32 for a model, and faster on this machine: judged once, kept, and read again.
+"""Which form of answering is as good as the exact one for a model, and fastest on this machine: judged once, kept, and
+read again.
 
     MODEL/runtime/precision.json        a record for each instruction set that it was judged on
 
-A record counts for the weights, the version of CTranslate2 and the instruction set that it was made with. Without one
-that counts, the precision is float32.
+A form is a precision, with or without the shortlist. A record counts for the weights, the version of CTranslate2 and
+the instruction set that it was made with. Without one that counts, the form is float32 without the shortlist.
 """
 
 from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from types import MappingProxyType
-from typing import Literal
+from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from regard import durable
 from regard.data.whole import read_bytes
 from regard.directory import WEIGHTS, ModelDirectory, read_note, sum_of
+from regard.engines.ctranslate2.plans import ComputeType
 from regard.engines.ctranslate2.switches import Switches, said_of_the_cpu
 from regard.errors import RegardError
 from regard.tasks.base import Judgement
 
 RECORD = "precision.json"
-TOLERANCE = 0.1  # of the score, in its own units: what int8 may lose
+TOLERANCE = 0.1  # of the score, in its own units: what a faster form may lose
 CHANCE = 0.05  # a loss that is less likely by chance counts as a loss
 FLAGS = ("amx_int8", "avx512_vnni", "avx_vnni", "avx512bw", "avx2", "avx", "sse4_1")  # of a CPU, the best first
+
+
+class Form(NamedTuple):
+    """A way to answer."""
+
+    compute_type: ComputeType = "float32"
+    shortlist: bool = False  # whether tokens are chosen among those of the shortlist alone
+
+    def __str__(self) -> str:
+        return self.compute_type + " with the shortlist" * self.shortlist
+
+
+EXACT = Form()
+
+
+class Tried(BaseModel):
+    """The answers in one form: their score, how likely its difference from the exact one is chance, and their speed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    form: Form
+    score: float
+    p: float
+    per_second: float  # inputs
 
 
 class Identity(BaseModel):
@@ -42,7 +68,7 @@ class Identity(BaseModel):
 
 
 class Record(BaseModel):
-    """The scores of both precisions on the same examples, how likely their difference is chance, and their speeds."""
+    """How each form answered the same examples; the first is the exact one."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -50,35 +76,31 @@ class Record(BaseModel):
     metric: str
     higher: bool  # whether more is better
     examples: int
-    float32: float  # score
-    int8: float  # score
-    p: float
-    float32_per_second: float  # inputs
-    int8_per_second: float
+    tried: tuple[Tried, ...] = Field(min_length=1)
     switches: dict[str, str] = {}  # what CTranslate2 is to be told, where that is faster than its own choice
 
     @property
-    def verdict(self) -> Literal["int8", "float32"]:
-        """The precision to answer with."""
-        judged = Judgement(self.metric, self.higher, self.float32, self.int8, self.p)
-        speeds = Speeds(self.float32_per_second, self.int8_per_second)
-        return "int8" if as_good_and_faster(judged, speeds) else "float32"
+    def verdict(self) -> Form:
+        """The form to answer in."""
+        return fastest(self.metric, self.tried, higher=self.higher)
 
     def __str__(self) -> str:
         """As a sentence for people."""
-        used = "is used from now on" if self.verdict == "int8" else "is not used"
         told = " ".join(f"{name}={value}" for name, value in self.switches.items())
         faster = f"; {told} is faster, and is set from now on" if told else ""
+        forms = "; ".join(
+            f"{each.form} {each.score:.2f}{f' (p = {each.p:.2f})' if place else ''}, {each.per_second:,.1f} inputs/s"
+            for place, each in enumerate(self.tried)
+        )
         return (
-            f"int8 {used}: {self.metric} {self.int8:.2f}, and {self.float32:.2f} in float32 "
-            f"(p = {self.p:.2f}, {self.examples:,} examples); {self.int8_per_second:,.1f} inputs/s, and "
-            f"{self.float32_per_second:,.1f} in float32, with {self.identity.instructions}{faster}"
+            f"{self.verdict} is used from now on; {self.metric} of {self.examples:,} examples, "
+            f"with {self.identity.instructions}: {forms}{faster}"
         )
 
 
 def not_compared(reason: str) -> str:
     """Why there is no record, as a sentence for people."""
-    return f"int8 was not compared with float32: {reason}"
+    return f"faster forms of answering were not compared with float32: {reason}"
 
 
 def is_as_good(judged: Judgement) -> bool:
@@ -88,17 +110,11 @@ def is_as_good(judged: Judgement) -> bool:
     return lost <= 0 or (lost <= TOLERANCE and judged.p >= CHANCE)
 
 
-@dataclass(frozen=True)
-class Speeds:
-    """Inputs answered a second."""
-
-    float32: float
-    int8: float
-
-
-def as_good_and_faster(judged: Judgement, speeds: Speeds) -> bool:
-    """Whether int8, the second that was judged, is to answer."""
-    return is_as_good(judged) and speeds.int8 > speeds.float32
+def fastest(metric: str, tried: Sequence[Tried], *, higher: bool) -> Form:
+    """The fastest form of those whose answers are as good as the first ones."""
+    exact = tried[0]
+    good = [each for each in tried[1:] if is_as_good(Judgement(metric, higher, exact.score, each.score, each.p))]
+    return max([exact, *good], key=lambda each: each.per_second).form
 
 
 def identity_of(directory: ModelDirectory) -> Identity:
@@ -120,23 +136,21 @@ def instruction_set() -> str:
 
 def keep(
     directory: ModelDirectory,
-    judged: Judgement,
-    speeds: Speeds,
+    tried: Sequence[Tried],
     *,
+    metric: str,
+    higher: bool,
     examples: int,
     switches: Switches = MappingProxyType({}),
 ) -> Record:
     """Write what was found; records of other instruction sets stay."""
     record = Record(
         identity=identity_of(directory),
-        metric=judged.metric,
-        higher=judged.higher,
+        metric=metric,
+        higher=higher,
         examples=examples,
-        float32=judged.first,
-        int8=judged.second,
-        p=judged.p,
+        tried=tuple(tried),
         switches=dict(switches),
-        **{f"{name}_per_second": value for name, value in asdict(speeds).items()},
     )
     others = [each for each in _records(directory) if each.identity.instructions != record.identity.instructions]
     content = json.dumps([each.model_dump() for each in [*others, record]], indent=2)

@@ -322,7 +322,7 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         )
 
     def files(self, batches: Stream[Batch], decoding: DecodingConfig) -> dict[str, bytes]:
-        """The shortlist, if [decoding] asks for one."""
+        """The shortlist, unless [decoding] does without."""
         if not decoding.shortlist:
             return {}
         assert isinstance(batches, PairStream)
