@@ -20,17 +20,17 @@ from regard.data.pairs.shortlist import NAME as SHORTLIST
 from regard.directory import ModelDirectory
 from regard.engines.choose import engine_of
 from regard.engines.ctranslate2.apart import Apart
-from regard.engines.ctranslate2.plans import ROUNDS, ComputeType
+from regard.engines.ctranslate2.plans import ROUNDS, ComputeType, Plan, cores
 from regard.engines.ctranslate2.precision import EXACT, Form, Record, Tried, fastest, keep
 from regard.engines.ctranslate2.switches import Switches, worth_trying
 from regard.engines.light import AnyLightEngine
 from regard.errors import RegardError
 from regard.recipes import Complete, setting
-from regard.tasks.base import AnySurface, Codec, Judges, RunOptions
+from regard.tasks.base import TOGETHER, AnySurface, Codec, Judges, RunOptions
 
 Make = Callable[[Form], AnyLightEngine]
-TOGETHER = 128  # inputs that one form answers before it is the other's turn
 WARM = 8  # inputs that pay for loading
+PROBE = 32  # inputs by which the time for all is estimated
 SAMPLE = 64  # inputs by which switches are compared
 GAIN = 1.05  # switches are set if they make answers so many times as fast
 
@@ -87,7 +87,7 @@ def _forms(stored: ModelDirectory, options: RunOptions) -> list[Form]:
 def _engine(
     stored: ModelDirectory, surface: AnySurface, codec: Codec, options: RunOptions, form: Form
 ) -> AnyLightEngine:
-    engine = engine_of(stored, surface, codec, form, None)
+    engine = engine_of(stored, surface, codec, form, Plan(form.compute_type, workers=cores(), threads=1))
     reason = engine if isinstance(engine, str) else engine.reason(options)
     if isinstance(engine, str) or reason is not None:
         raise RegardError(f"CTranslate2 does not answer, because {reason}")
@@ -121,7 +121,7 @@ class _Answered:
 def _answered(
     forms: Sequence[Form], make: Make, asked: Sequence[Any], options: RunOptions, seconds: float
 ) -> _Answered:
-    """Answers to all inputs in all forms; an error if the first of them show that it would take too long."""
+    """Answers to all inputs in all forms, as many together as `regard run` reads; an error if it would take too long."""
     if not asked:
         raise RegardError("there are no examples")
     apart, answered = Apart(), _Answered({form: [] for form in forms}, dict.fromkeys(forms, 0.0))
@@ -129,18 +129,25 @@ def _answered(
     for engine in opened.values():
         engine.apart = apart
         _timed(engine, asked[:WARM], options)
+    probe = asked[:: -(-len(asked) // PROBE)]
+    _require_time(sum(_timed(engine, probe, options)[1] for engine in opened.values()), len(probe), asked, seconds)
     for begin in range(0, len(asked), TOGETHER):
         some = asked[begin : begin + TOGETHER]
         for form, engine in opened.items():
             found, taken = _timed(engine, some, options)
             answered.found[form] += found
             answered.taken[form] += taken
-        whole = answered.seconds * len(asked) / (begin + len(some))
-        if whole > seconds:
-            raise RegardError(
-                f"{len(asked):,} examples would take {whole:.0f} seconds; regard bench takes the time that it needs"
-            )
+        _require_time(answered.seconds, begin + len(some), asked, seconds)
     return answered
+
+
+def _require_time(taken: float, done: int, asked: Sequence[Any], seconds: float) -> None:
+    """Refuse if all would take longer than some seconds, where so many inputs have taken so long."""
+    whole = taken * len(asked) / done
+    if whole > seconds:
+        raise RegardError(
+            f"{len(asked):,} examples would take {whole:.0f} seconds; regard bench takes the time that it needs"
+        )
 
 
 def _quickest(

@@ -25,8 +25,8 @@ from regard.data.pairs.corpus import Corpus
 
 NAME = "shortlist.safetensors"  # in a model directory
 COMMON = 1000  # this many of the most common target tokens are always allowed
-LISTED = 40  # target tokens for each source token, at most
-LIKELY = 1e-3  # a listed token has at least this probability
+LISTED = 100  # target tokens for each source token, at most
+LIKELY = 1e-4  # a listed token has at least this probability
 PAIRS = 8_000_000  # pairs of tokens to learn from; from a larger corpus, evenly spaced sentences are taken
 ROUNDS = 5
 

@@ -31,11 +31,12 @@ from regard.tasks.translate.words import fill_in, source_words, word_alignment, 
 BLOCK = 1024  # tables of positions reach a multiple of this
 AHEAD = 1  # chunks given to the workers before the answers of one are waited for
 BATCH = 1024  # source tokens at a time, at most: more is no faster on a core, and leaves cores idle at the end
+BULK = 512  # with fewer source tokens together, a measured shortlist allows too few tokens
 SAMPLE = 32  # texts by which plans are measured
 NO_PENALTY = 1e-30  # with 0 itself CTranslate2 would stop at the first answer and not at `beam` of them
 
 
-def _settings(options: RunOptions, form: Form) -> dict[str, Any]:
+def _settings(options: RunOptions, *, shortlist: bool) -> dict[str, Any]:
     """The arguments for CTranslate2; the length of an answer counts EOS, and <pad> and <s> are never generated."""
     decoding = options.decoding
     return {
@@ -51,7 +52,7 @@ def _settings(options: RunOptions, form: Form) -> dict[str, Any]:
         "return_scores": options.scores or decoding.beam > 1,
         "return_attention": options.alignment or decoding.replace_unknown,
         "max_input_length": 0,
-        "use_vmap": form.shortlist if decoding.shortlist == "measured" else decoding.shortlist,
+        "use_vmap": shortlist,
     }
 
 
@@ -156,13 +157,15 @@ class CTranslate2Engine(LightEngine[str, list[Answer]]):
         """Future results; no batch has more tokens than `at_most`, or than the budget."""
         prefix = self.tokenizers.target.encode([options.prefix])[0] if options.prefix else []
         start = [self._target[number] for number in prefix]
+        asked_for = options.decoding.shortlist
+        shortlist = self.form.shortlist and at_most >= BULK if asked_for == "measured" else asked_for
         return engine.translate_batch(
             sources,
             target_prefix=[start] * len(sources) if start else None,
             max_batch_size=1 if _alone(options) else min(options.decoding.batch_tokens, BATCH, at_most),
             batch_type="examples" if _alone(options) else "tokens",
             asynchronous=True,
-            **_settings(options, self.form),
+            **_settings(options, shortlist=shortlist),
         )
 
     def _ready(self, sources: list[list[str]], options: RunOptions) -> Any:
