@@ -121,7 +121,7 @@ class _Answered:
 def _answered(
     forms: Sequence[Form], make: Make, asked: Sequence[Any], options: RunOptions, seconds: float
 ) -> _Answered:
-    """Answers to all inputs in all forms, as many together as `regard run` reads; an error if it would take too long."""
+    """Answers to all inputs in all forms, as many together as `regard run` reads; an error if that takes too long."""
     if not asked:
         raise RegardError("there are no examples")
     apart, answered = Apart(), _Answered({form: [] for form in forms}, dict.fromkeys(forms, 0.0))
