@@ -1,7 +1,7 @@
 """Where the time of training steps goes, between products and elsewhere.
 
     python -m bench profile --data FOLDER [--size base] [--precision float32]     FOLDER of Multi30k, as for train-tiny
-    python -m bench profile --data input.txt --size gpt
+    python -m bench profile --data input.txt --size gpt                            or gpt-small
 
 The same batches and first weights as `train-tiny`, `train-base` and `train-gpt`. The time of an operation of torch is
 the CPU time that it takes itself, in the thread that calls it, so that shares add up to the whole; the rest is Python.
@@ -33,6 +33,7 @@ PARTS = {  # what an operation belongs to, by a word in its name; the first that
     "optimiser": ("adam", "foreach", "norm", "lerp"),
     "additions and activations": ("add", "mul", "relu", "gelu", "threshold", "sum", "div", "fill", "zero"),
 }
+GPTS = {"gpt": 0, "gpt-small": 1}  # of those of `train-gpt`
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,14 @@ class Operation:
 
 def main(arguments: list[str]) -> None:
     parser = options.parser("profile", __doc__, data="folder of Multi30k, with tok/ inside; for gpt a text")
-    parser.add_argument("--size", choices=[*SIZES, "gpt"], default="tiny")
+    parser.add_argument("--size", choices=[*SIZES, *GPTS], default="tiny")
     parser.add_argument("--precision", choices=["auto", "float32", "bfloat16"], default="auto")
     given = options.read(parser, arguments)
     with scratch() as folder:
-        if given.size == "gpt":
+        gpt = given.size in GPTS
+        if gpt:
             tokenizer, ids = writing_speed.characters(given.data, Path(folder))
-            setting = writing_speed.settings_for(tokenizer.size)[0]
+            setting = writing_speed.settings_for(tokenizer.size)[GPTS[given.size]]
             paths = {
                 "batches": str(writing_speed.write_blocks(Path(folder), setting, ids, count=STEPS)),
                 "weights": str(material.write_weights(Path(folder) / "weights.npz", setting.build())),
@@ -62,7 +64,9 @@ def main(arguments: list[str]) -> None:
             settings = {**setting.settings(), **writing_speed.LEARNING, **paths}
         else:
             settings, _ = training_speed.prepare(Path(folder), given, SIZES[given.size], count=STEPS)
-        system = System("regard", "regard_profile", {"precision": given.precision, "model": given.size})
+        system = System(
+            "regard", "regard_profile", {"precision": given.precision, "model": "gpt" if gpt else "transformer"}
+        )
         with Worker(system, threads=given.threads) as worker:
             worker.ask("prepare", **{**settings, "threads": given.threads, **system.settings})
             worker.ask("run", steps=1)  # a first step builds what later ones use again
