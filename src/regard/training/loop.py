@@ -148,9 +148,11 @@ def _divisible(group: Sequence[Batch], parts: int) -> bool:
 
 def _clipped(parameters: Sequence[nn.Parameter], most: float) -> float:
     """The norm of the gradient, which is scaled down to `most` if it is longer; 0 never scales."""
-    if most:
-        return float(whole(nn.utils.clip_grad_norm_(parameters, most)))
-    return float(whole(nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None])))
+    total = nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None])
+    norm = float(whole(total))
+    if most and norm > most:
+        nn.utils.clip_grads_with_norm_(parameters, most, total)
+    return norm
 
 
 def _tell_skip(run: Run, loss: float, norm: float, group: Sequence[Batch], *, last: bool, crew: Crew) -> None:
