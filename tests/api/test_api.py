@@ -98,8 +98,9 @@ def test_a_model_directory_holds_what_is_needed_and_no_pickle():
     assert not any(path.read_bytes().startswith(b"\x80") or zipfile.is_zipfile(path) for path in every)
 
 
-def test_a_shortlist_is_learnt_unless_none_is_wanted_or_nothing_can_use_it(tmp_path):
+def test_a_shortlist_is_learnt_unless_none_is_wanted_or_nothing_can_use_it(tmp_path, monkeypatch):
     recipe = reversing_recipe(tmp_path)
+    monkeypatch.setattr(shortlist, "COMMON", 1)
     without = ["decoding.shortlist=false"], ["model.decoder=ssru"]
     for number, changes in enumerate(without):
         model = regard.train(recipe, out=tmp_path / str(number), changes=[*QUICK, *changes])
@@ -107,6 +108,9 @@ def test_a_shortlist_is_learnt_unless_none_is_wanted_or_nothing_can_use_it(tmp_p
     listed = regard.train(recipe, out=tmp_path / "listed", changes=QUICK)
     found = shortlist.Shortlist.load(listed.path / shortlist.NAME)
     assert found.listed.shape[0] == listed.task.tokenizers.source.size
+    monkeypatch.setattr(shortlist, "COMMON", 1000)
+    model = regard.train(recipe, out=tmp_path / "few", changes=QUICK)
+    assert not (model.path / shortlist.NAME).exists()  # of a small vocabulary, every token is common
 
 
 def test_separate_tokenizers_have_a_file_each(tmp_path):

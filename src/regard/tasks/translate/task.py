@@ -322,11 +322,12 @@ class Translate(Task[PairsData, Examples, str, list[Answer], PairBatch]):
         )
 
     def files(self, batches: Stream[Batch], decoding: DecodingConfig) -> dict[str, bytes]:
-        """The shortlist, unless [decoding] does without."""
-        if not decoding.shortlist:
+        """The shortlist, unless [decoding] does without, or hardly any token would be left out."""
+        source, target = self.tokenizers.source.size, self.tokenizers.target.size
+        useless = decoding.shortlist == "measured" and target < 2 * shortlist.COMMON
+        if not decoding.shortlist or useless:
             return {}
         assert isinstance(batches, PairStream)
-        source, target = self.tokenizers.source.size, self.tokenizers.target.size
         return {shortlist.NAME: shortlist.learn(batches.corpus, source_size=source, target_size=target).to_bytes()}
 
     def references(self, examples: object) -> Mapping[str, list[str]]:
