@@ -24,7 +24,7 @@ from safetensors.numpy import load_file, save
 from regard.data.pairs.corpus import Corpus
 
 NAME = "shortlist.safetensors"  # in a model directory
-COMMON = 1000  # this many of the most common target tokens are always allowed
+COMMON = 2000  # this many of the most common target tokens are always allowed
 LISTED = 100  # target tokens for each source token, at most
 LIKELY = 1e-4  # a listed token has at least this probability
 PAIRS = 8_000_000  # pairs of tokens to learn from; from a larger corpus, evenly spaced sentences are taken
