@@ -30,7 +30,7 @@ from regard.tasks.translate.words import fill_in, source_words, word_alignment, 
 
 BLOCK = 1024  # tables of positions reach a multiple of this
 AHEAD = 1  # chunks given to the workers before the answers of one are waited for
-BATCH = 1024  # source tokens at a time, at most: more is no faster on a core, and leaves cores idle at the end
+BATCH = 512  # source tokens at a time, at most: more are slower, and leave cores idle at the end
 BULK = 512  # with fewer source tokens together, a measured shortlist allows too few tokens
 SAMPLE = 32  # texts by which plans are measured
 NO_PENALTY = 1e-30  # with 0 itself CTranslate2 would stop at the first answer and not at `beam` of them
