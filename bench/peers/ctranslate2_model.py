@@ -18,7 +18,8 @@ def write(weights_path: str, vocabulary_path: str, *, heads: int, out: str) -> s
     """A directory that `ctranslate2.Translator` opens."""
     with numpy.load(weights_path) as found:
         weights = {name: found[name] for name in found.files}
-    depths = [len({name.split(".")[2] for name in weights if name.startswith(side)}) for side in ("encoder", "decoder")]
+    stacks = "encoder.blocks.", "decoder.blocks."
+    depths = [len({name.split(".")[2] for name in weights if name.startswith(stack)}) for stack in stacks]
     pre_norm = "encoder.final.weight" in weights
     spec = transformer_spec.TransformerSpec.from_config(
         tuple(depths), heads, pre_norm=pre_norm, activation=common_spec.Activation.RELU
