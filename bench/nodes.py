@@ -36,9 +36,9 @@ from regard import models
 from regard.api import train
 from regard.data.graphs.batches import GraphBatch, GraphStream
 from regard.data.graphs.files import Reading, read_graph
+from regard.kernels.allocator import tune_allocator
 from regard.kernels.sparse import Sparse
 from regard.recipes import setting
-from regard.training.machine import tune_allocator
 
 PUBLISHED = {"cora": "83.0 ± 0.7", "citeseer": "72.5 ± 0.7"}  # Veličković 2018, table 2: mean of 100 runs
 RATE, DECAY, DROPOUT = 0.005, 5e-4, 0.6

@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.attention import attend
 from regard.attention.patterns import Window
-from regard.training.machine import tune_allocator
+from regard.kernels.allocator import tune_allocator
 
 HEADS, WIDTH = 8, 64
 

@@ -15,7 +15,7 @@ def test_the_product_is_that_of_torch(rows, bias):
     torch.manual_seed(rows)
     linear, x = nn.Linear(256, 1030, bias=bias), torch.randn(rows, 256)
     with torch.inference_mode():
-        product = Packed(linear)
+        product = Packed(linear.weight, linear.bias)
         assert (product.weight is not None) == torch.backends.mkldnn.is_available()
         assert_close(product(x), linear(x), atol=1e-5, rtol=1e-5)
 
@@ -31,7 +31,7 @@ def test_weights_that_cannot_be_packed_are_used_as_they_are(why, monkeypatch):
     elif why == "no oneDNN":
         monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     with torch.inference_mode():
-        product = Packed(linear)
+        product = Packed(linear.weight, linear.bias)
         assert product.weight is None
         assert_close(product(x), linear(x), rtol=0, atol=0)
 
@@ -42,4 +42,4 @@ def test_the_halves_of_a_product_are_that_of_torch(outputs, bias):
     torch.manual_seed(outputs)
     linear, x = nn.Linear(5, outputs, bias=bias), torch.randn(1, 5)
     with torch.inference_mode():
-        assert_close(by_halves(x, linear), linear(x))
+        assert_close(by_halves(x, linear.weight, linear.bias), linear(x))

@@ -1,42 +1,9 @@
-import platform
-import subprocess
-import sys
-
 import pytest
 import torch
 
 from regard.errors import RegardError
 from regard.training import machine
 from regard.training.config import TrainingConfig
-
-
-def test_the_allocator_is_tuned_on_glibc_and_left_alone_elsewhere(monkeypatch):
-    assert machine.tune_allocator() == (platform.libc_ver()[0] == "glibc")
-    monkeypatch.setattr(machine.sys, "platform", "darwin")
-    assert not machine.tune_allocator()
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps freed memory")
-def test_freed_memory_between_tensors_is_given_back():
-    """In a process of its own, since tuning the allocator stays."""
-    script = """
-import torch
-from pathlib import Path
-from regard.training import machine
-
-def resident():
-    return 4096 * int(Path("/proc/self/statm").read_text().split()[1])
-
-machine.tune_allocator()
-tensors = [torch.ones(250_000) for _ in range(200)]  # 200 MB
-kept = tensors[::20]
-tensors.clear()
-before = resident()
-machine.give_back()
-print(before - resident())
-"""
-    given = int(subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, text=True).stdout)
-    assert given > 150_000_000
 
 
 def test_threads_are_set_only_when_asked_for():

@@ -20,8 +20,9 @@ from regard.decoding.finished import Finished
 from regard.decoding.protocol import Model, StateT
 from regard.decoding.vocabulary import largest, own, to_logprobs
 
-Choice = Callable[[Tensor, Tensor, int], Tensor]
-"""(logits (N, V), rows (N,), t) → the next token of each row (N,); `rows`: which rows of the first step these are."""
+Choice = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
+"""(log p (N, V), rows (N,), t) → the next token of each row, and its log p, (N, 1) each; `rows`: which rows of the
+first step these are."""
 
 
 def greedy(
@@ -38,8 +39,9 @@ def greedy(
     return follow(model, state, source, first, config=config, constraints=constraints, choose=_most_probable)
 
 
-def _most_probable(logits: Tensor, _rows: Tensor, _length: int) -> Tensor:
-    return largest(logits, 1)[1].squeeze(1)
+def _most_probable(scores: Tensor, _rows: Tensor, _length: int) -> tuple[Tensor, Tensor]:
+    logprob, token = largest(scores, 1)
+    return token, logprob
 
 
 def follow(
@@ -63,11 +65,9 @@ def follow(
         logits, state = model.step(token, state)
         scores = to_logprobs(own(logits))
         constraints.apply(scores, said, source)
-        token = choose(scores, rows, length - 1)
-        logprob = scores.gather(1, token.unsqueeze(1)).squeeze(1)
-        said = torch.cat([said, token.unsqueeze(1)], 1)
-        logprobs = torch.cat([logprobs, logprob.unsqueeze(1)], 1)
-        possible = logprob > -math.inf
+        column, logprob = choose(scores, rows, length - 1)
+        said, logprobs = torch.cat([said, column], 1), torch.cat([logprobs, logprob], 1)
+        token, possible = column.squeeze(1), (logprob > -math.inf).squeeze(1)
         ended = (token == eos) | ~possible
         if length == config.max_length:
             ended = torch.ones_like(ended)

@@ -42,8 +42,9 @@ def sample(
     the first step reads; uniform (B · n_best, max_length)."""
     copies = torch.arange(len(source), device=source.device).repeat_interleave(config.n_best)
 
-    def choose(logits: Tensor, rows: Tensor, length: int) -> Tensor:
-        return choose_at_random(logits, uniform[rows, length], config=config)
+    def choose(scores: Tensor, rows: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        token = choose_at_random(scores, uniform[rows, length], config=config).unsqueeze(1)
+        return token, scores.gather(1, token)
 
     state = state.reorder(copies)
     return follow(model, state, source[copies], first[copies], config=config, constraints=constraints, choose=choose)

@@ -25,6 +25,7 @@ from regard.decoding.protocol import (
 from regard.decoding.sampling import sample, uniform_numbers
 from regard.decoding.tree import Tree
 from regard.errors import RegardError
+from regard.kernels.allocator import tune_for_answers
 
 
 def search(
@@ -50,6 +51,8 @@ def search(
         return []
     if tree is not None and source.shape[0] > 1:
         raise RegardError(f"a tree is made for one source, and {source.shape[0]} were given")
+    if source.device.type == "cpu":
+        tune_for_answers()
     with evaluation(model), _covering(model, source, lengths, config) as coverage:
         memory = model.encode(source, lengths)
         state = model.start(memory)

@@ -23,7 +23,7 @@ from regard.attention.heads import MultiHead
 from regard.attention.positions import Rotary
 from regard.attention.short import REGISTER
 from regard.layers.ssru import SSRU
-from regard.layers.step_maps import Map, attend, few, linear, linear_of, scaled
+from regard.layers.step_maps import Map, attend, few, laid_out, laid_over, linear, linear_of, scaled
 
 Look = Callable[[int, Tensor], Tensor]
 """The number of a block, and what it reads at this position (N, M) → what it finds (N, M), which may be overwritten"""
@@ -124,15 +124,16 @@ class Attended(Own):
         self.mine[..., self.entries : after].diagonal(dim1=-2, dim2=-1).fill_(0)
 
     def _views(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], Tensor | None]:
-        """Where each block writes, L of (2, A, H, beams, D); keys and values to look at, 2 L of (A, H, E, D); the mask.
+        """Where each block writes, L of (2, A, H, beams, D); 2 L of keys and values to look at; the mask.
 
         Batched products take whole registers of entries; the mask leaves out the unfilled ones.
         """
         after, unpadded = self.entries + self.mine.shape[2], few(self.past[0])
         now = self.past[:, :, :, self.entries : after].unflatten(0, (-1, 2)).unbind(0)
         seen = after if unpadded else -(-after // REGISTER) * REGISTER
+        past = laid_out(self.past[:, :, :, :seen])
         masked = self.branched or not unpadded
-        return now, self.past[:, :, :, :seen].unbind(0), self.mine[..., :seen] if masked else None
+        return now, past, laid_over(self.mine[..., :seen], past[0]) if masked else None
 
     def _write(self, maps: SelfAttention, x: Tensor, now: Tensor, length: int) -> Tensor:
         """Write the keys and values of this position into `now`; return its queries (A, beams, H, D)."""

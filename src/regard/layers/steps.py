@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeGuard, cast
 
 import torch
@@ -32,7 +33,7 @@ from regard.layers.blocks import Block, Layers, Stack
 from regard.layers.feed_forward import FeedForward
 from regard.layers.packed import Packed, by_halves
 from regard.layers.ssru import SSRU
-from regard.layers.step_maps import Around, Map, attend, feed_forward, linear, linear_of, scaled
+from regard.layers.step_maps import Around, Map, attend, feed_forward, laid_out, laid_over, linear, linear_of, scaled
 from regard.layers.step_own import Attended, Gated, Groups, Own
 
 
@@ -56,24 +57,37 @@ class Steps:
         if recorded():
             raise RegardError("this state keeps no weights; begin recording before model.start(memory)")
         look = self.own.begin(self.length)
-        memory = () if self.memory is None else self.memory.unbind(0)
+        memory, beyond = self._memory
         for number, layer in enumerate(self.layers):
             x = layer.around_attention.leave(x, look(number, layer.around_attention.enter(x)))
             if layer.cross is not None and layer.around_cross is not None:
-                keys, values = memory[2 * number], memory[2 * number + 1]
-                query = layer.cross.query(layer.around_cross.enter(x))
-                query = query.view(-1, self.beams, keys.shape[1], keys.shape[3])
-                x = layer.around_cross.leave(x, layer.cross.output(attend(query, keys, values, self.beyond)))
+                query = layer.cross.query(layer.around_cross.enter(x)).view(-1, self.beams, *self._heads)
+                found = attend(query, memory[2 * number], memory[2 * number + 1], beyond)
+                x = layer.around_cross.leave(x, layer.cross.output(found))
             x = layer.around_feed_forward.leave(x, layer.feed_forward(layer.around_feed_forward.enter(x)))
         self.length += 1
         return self.final(x)
 
+    @cached_property
+    def _memory(self) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """Keys and values of the memory by layer, and its mask, as `attend` takes them."""
+        if self.memory is None:
+            return (), None
+        laid = laid_out(self.memory)
+        return laid, laid_over(self.beyond, laid[0])
+
+    @cached_property
+    def _heads(self) -> tuple[int, int]:
+        """The number of heads of the memory, and their width."""
+        assert self.memory is not None
+        return self.memory.shape[2], self.memory.shape[4]
+
     def output(self, x: Tensor, linear: nn.Linear) -> Tensor:
         """linear(x) (N, V)"""
         if len(x) == 1:
-            return by_halves(x, linear)
+            return by_halves(x, linear.weight, linear.bias)
         if self.packed is None:
-            self.packed = Packed(linear)
+            self.packed = Packed(linear.weight, linear.bias)
         return self.packed(x)
 
     def reorder(self, rows: Tensor) -> Steps:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Iterator
@@ -12,13 +11,10 @@ from pathlib import Path
 import torch
 
 from regard.errors import RegardError
+from regard.kernels.allocator import tune_allocator
 from regard.training.config import TrainingConfig
 
-# parameters of glibc's mallopt, from malloc.h
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -2, -3, -4
-
 LONG = 1 << 15  # tokens of a batch from which on its tensors are so large that they are given back when freed
-LARGE = 32 << 20  # bytes of such a tensor: the most that glibc accepts
 NO_MEMORY = ("allocate memory", "not enough memory", "bad_alloc")  # in errors of torch's and C++'s allocators
 FEW_THREADS = 64  # any machine takes this many, so that recipes from larger machines run
 
@@ -44,41 +40,6 @@ def _checked(threads: int) -> int:
             f"try threads={cores}, or 0 for all of them"
         )
     return threads
-
-
-def tune_allocator(*, keep_all: bool = True) -> bool:
-    """Let glibc keep freed memory for the next step; True if it agreed. Elsewhere nothing happens.
-
-    By default every large tensor is a fresh mapping, given back when freed: each step pays for zeroed pages again. A
-    training step reuses the same sizes, so memory is taken from the heap and never given back. Small Transformers
-    on a CPU train a quarter to a half faster with it, and take a third more memory. Without `keep_all`, tensors of
-    `LARGE` bytes and more are given back: kept apart by smaller ones, they would take twice the memory.
-    """
-    library = _glibc()
-    if library is None:
-        return False
-    never = -1
-    wanted = {M_TRIM_THRESHOLD: never, M_TOP_PAD: 64 << 20}
-    wanted |= {M_MMAP_MAX: 0} if keep_all else {M_MMAP_THRESHOLD: LARGE}
-    return all(library.mallopt(parameter, value) == 1 for parameter, value in wanted.items())
-
-
-def give_back() -> None:
-    """Give freed memory back to the system, where glibc keeps it.
-
-    Batches of many lengths leave holes of many sizes between the tensors that are in use; without this the process
-    grows for thousands of steps.
-    """
-    library = _glibc()
-    if library is not None:
-        library.malloc_trim(0)
-
-
-def _glibc() -> ctypes.CDLL | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    library = ctypes.CDLL(None)
-    return library if hasattr(library, "gnu_get_libc_version") else None
 
 
 def choose_device(name: str) -> torch.device:

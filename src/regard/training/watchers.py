@@ -16,8 +16,8 @@ import torch
 
 from regard.durable import DiskFullError
 from regard.errors import RegardError
+from regard.kernels.allocator import give_back
 from regard.tasks.base import Score
-from regard.training import machine
 from regard.training.checkpoint import Checkpoints
 from regard.training.distribution import Crew
 from regard.training.run import Run
@@ -35,7 +35,7 @@ def update_moving_average(run: Run) -> None:
 
 def give_memory_back(run: Run) -> None:
     if run.step % GIVE_BACK_EVERY == 0:
-        machine.give_back()
+        give_back()
 
 
 def record(run: Run) -> None:
