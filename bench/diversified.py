@@ -1,6 +1,6 @@
 """Multi30k from its own data alone, seen from both sides (data diversification, Nguyen 2020), as published.
 
-    python -m bench diversified --data FOLDER [--pair en-de] [--first-steps 6000] [--steps 12500] [--out FOLDER]
+    python -m bench diversified --data FOLDER [--pair en-de] [--first-steps 5000] [--steps 9000] [--out FOLDER]
 
 Two models learn first, side by side: one from source to target, one from target to source. Each answers all training
 data. The model that is scored learns from three parts: the original pairs, the sources with the answers of the first
@@ -24,7 +24,7 @@ from regard import durable
 from regard.api import load, train
 from regard.errors import RegardError
 
-FIRST, LAST = 6000, 12_500  # updates of the two models that answer, and of the one that is scored
+FIRST, LAST = 5000, 9000  # updates of the two models that answer, and of the one that is scored
 PARTS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
 MIDDLE = ".lc.norm.tok"
 

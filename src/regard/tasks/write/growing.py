@@ -27,10 +27,13 @@ class Growing:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, prompt: Sequence[int], tokens: Sequence[int], stop: Sequence[str]) -> Growing:
-        """A whole continuation, given its tokens and its prompt."""
+        """A whole continuation, given its tokens and its prompt; token by token where it may have to stop."""
         growing = cls(tokenizer, prompt, stop=stop)
-        for token in tokens:
-            growing.add(token)
+        if growing.stop:
+            for token in tokens:
+                growing.add(token)
+        else:
+            growing._tokens += tokens
         growing.finish()
         return growing
 
