@@ -45,9 +45,10 @@ class Constraints:
             logits[repetitions(said, self.no_repeat_ngram)] = -math.inf
         if length < self.min_length and eos < logits.shape[1]:
             ending = logits[:, eos].clone()
-            logits[:, eos] = -math.inf
+            logits[:, eos].fill_(-math.inf)
             stuck = _nothing_left(logits)
-            logits[:, eos] = ending.masked_fill(~stuck, -math.inf)
+            if stuck is not None:
+                logits[:, eos] = ending.masked_fill(~stuck, -math.inf)
         if forced is not None and wanted is not None:
             free = (forced == _FREE).unsqueeze(1)
             logits.masked_fill_(~free, -math.inf)
@@ -63,10 +64,12 @@ class Constraints:
         return forced
 
 
-def _nothing_left(logits: Tensor) -> Tensor:
-    """The rows in which every token is forbidden. (N, V) → (N,).  Testing the last few tokens is mostly enough."""
-    some = logits[:, -64:].amax(1) > -math.inf
-    return ~some if some.all() else logits.amax(1) == -math.inf
+def _nothing_left(logits: Tensor) -> Tensor | None:
+    """The rows in which every token is forbidden. (N, V) → (N,), or None if there are none, for which testing the last
+    few tokens is mostly enough."""
+    if bool((logits[:, -64:].amax(1) > -math.inf).all()):
+        return None
+    return logits.amax(1) == -math.inf
 
 
 @lru_cache(maxsize=64)

@@ -28,20 +28,33 @@ class Packed:
         return result
 
 
-def by_halves(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x Wᵀ + b of one row, (1, in) → (1, out), as two products in one call, which a CPU computes faster than one.
+class Halves:
+    """x Wᵀ + b of one row, (1, in) → (1, out), as two products in one call.
+
+    A CPU computes them faster than one if there are at least `FEWEST` weights.
 
     If the number of outputs is odd, the middle one is computed in both halves.
     """
-    outputs = len(weight)
-    if weight.device.type != "cpu" or outputs < 2:
-        return F.linear(x, weight, bias)
-    half = -(-outputs // 2)
-    halves = weight.as_strided((2, half, x.shape[1]), ((outputs - half) * weight.stride(0), *weight.stride()))
-    found = torch.bmm(halves, x.T.expand(2, -1, 1)).view(1, -1)  # (1, 2 · half)
-    if outputs % 2:
-        found = torch.cat([found[:, :half], found[:, half + 1 :]], 1)
-    return found if bias is None else found.add_(bias)
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        outputs, width = weight.shape
+        self.weight, self.bias, self.half, self.outputs = weight, bias, -(-outputs // 2), outputs
+        self.halves = self.added = None
+        if weight.device.type == "cpu" and weight.numel() >= FEWEST and outputs > 1:
+            first = outputs - self.half  # of the second half
+            self.halves = weight.as_strided((2, self.half, width), (first * weight.stride(0), *weight.stride()))
+        if bias is not None:
+            self.added = bias.as_strided((2, self.half, 1), ((outputs - self.half) * bias.stride(0), bias.stride(0), 1))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.halves is None:
+            return F.linear(x, self.weight, self.bias)
+        columns = x.T.expand(2, -1, 1)
+        if self.added is None:
+            found = torch.bmm(self.halves, columns).view(1, -1)  # (1, 2 · half)
+        else:
+            found = torch.baddbmm(self.added, self.halves, columns).view(1, -1)
+        return found if self.outputs % 2 == 0 else torch.cat([found[:, : self.half], found[:, self.half + 1 :]], 1)
 
 
 def _has_onednn() -> bool:

@@ -17,7 +17,7 @@ from regard.attention.heads import MultiHead
 from regard.attention.scores import ScaledDot
 from regard.kernels.products import PAYS, fits_onednn, product
 from regard.layers.feed_forward import FeedForward, bend
-from regard.layers.packed import Packed, by_halves
+from regard.layers.packed import Halves, Packed
 from regard.layers.wiring import NormFirst, NormLast
 
 MOST_ROWS = 1 << 62  # there are always fewer
@@ -63,11 +63,11 @@ def linear(weight: Tensor, bias: Tensor | None) -> Map:
 
 def _large(weight: Tensor, bias: Tensor | None) -> Map:
     """A map whose weights take longer to read than to multiply with a few rows."""
-    packed: list[Packed] = []
+    one, packed = Halves(weight, bias), list[Packed]()
 
     def of(x: Tensor) -> Tensor:
         if len(x) == 1:
-            return by_halves(x, weight, bias)
+            return one(x)
         if not packed:
             packed.append(Packed(weight, bias))
         return packed[0](x)

@@ -31,7 +31,7 @@ from regard.errors import RegardError
 from regard.kernels.linear import Linear
 from regard.layers.blocks import Block, Layers, Stack
 from regard.layers.feed_forward import FeedForward
-from regard.layers.packed import Packed, by_halves
+from regard.layers.packed import Halves, Packed
 from regard.layers.ssru import SSRU
 from regard.layers.step_maps import Around, Map, attend, feed_forward, laid_out, laid_over, linear, linear_of, scaled
 from regard.layers.step_own import Attended, Gated, Groups, Own
@@ -51,6 +51,7 @@ class Steps:
     length: int = 0  # positions so far
     missing: Tensor | None = None  # (N,) how many first positions are unused, in rows with a shorter prompt
     packed: Packed | None = None  # the weights of the output layer, if there are several rows
+    halves: Halves | None = None  # the same for one row
 
     def step(self, x: Tensor) -> Tensor:
         """The next position of every row: x (N, M) → (N, M)"""
@@ -85,7 +86,9 @@ class Steps:
     def output(self, x: Tensor, linear: nn.Linear) -> Tensor:
         """linear(x) (N, V)"""
         if len(x) == 1:
-            return by_halves(x, linear.weight, linear.bias)
+            if self.halves is None:
+                self.halves = Halves(linear.weight, linear.bias)
+            return self.halves(x)
         if self.packed is None:
             self.packed = Packed(linear.weight, linear.bias)
         return self.packed(x)
