@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
         text = "".join(f"{line}\n" for line in sources)
         ran, notes = in_turn(commands, text, repeats=given.repeats, threads=given.threads)
     table = Table(
-        f"{len(sources):,} lines, beam {written.beam}",
+        f"{len(sources):,} lines, beam {written.beam}, or the shallow model's own",
         "sentences/s",
         [command.row(len(sources)) for command in ran],
         notes=[_quality(command, ran[0], references) for command in ran],
