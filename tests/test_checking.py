@@ -1,6 +1,7 @@
 """A table of settings takes values of the right type, and converts none but a whole number to a float."""
 
 import math
+from typing import get_args
 
 import pytest
 
@@ -45,7 +46,8 @@ def test_every_table_is_strict(table):
 @pytest.mark.parametrize(("table", "key", "kind"), KEYS)
 def test_a_value_of_another_type_is_refused_by_its_key(table, key, kind):
     needed = {"body": {"body": "x"}, "special": {"bos": 1, "eos": 2}}.get(table.__name__, {})
-    for value in WRONG[kind]:
+    types = get_args(table.model_fields[key].annotation)  # where there are several
+    for value in (value for value in WRONG[kind] if type(value) not in types):
         with pytest.raises(RegardError, match=rf"^here: \[?{key}\b"):
             check(table, {**needed, key: value}, where="here")
 
