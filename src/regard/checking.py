@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -31,8 +32,8 @@ def check(config: type[Config], settings: object, *, where: str) -> Config:
 
 def explain(error: ValidationError, config: type[BaseModel]) -> str:
     """The first thing that is wrong."""
-    first = error.errors()[0]
-    path = [str(part) for part in first["loc"] if not _is_branch(str(part))]
+    first, *others = error.errors()
+    path = _path(first["loc"])
     key = ".".join(path)
     if first["type"] == "extra_forbidden":
         known = _fields(path[:-1], config)
@@ -46,12 +47,19 @@ def explain(error: ValidationError, config: type[BaseModel]) -> str:
         return f"a table with keys of its own is expected, and not {shown(first['input'])}"
     if first["type"] in ("model_type", "dict_type"):
         return f"{key} = {shown(first['input'])}: a table with keys of its own is expected, such as [{key}] in TOML"
-    return f"{key} = {shown(first['input'])}: {message[0].lower()}{message[1:]}"
+    alike = [message, *(other["msg"] for other in others if _path(other["loc"]) == path)]
+    wanted = ", or ".join(f"{each[0].lower()}{each[1:]}" for each in dict.fromkeys(alike))
+    return f"{key} = {shown(first['input'])}: {wanted}"
+
+
+def _path(place: Sequence[object]) -> list[str]:
+    """The keys that lead to a place."""
+    return [str(part) for part in place if not _is_branch(str(part))]
 
 
 def _is_branch(part: str) -> bool:
     """Whether a part of a path is not a key: pydantic names the branch of a union that it tried."""
-    return not part.replace("_", "").isalnum() or part in ("str", "int", "float", "Files") or "[" in part
+    return not part.replace("_", "").isalnum() or part in ("str", "int", "float", "bool", "Files") or "[" in part
 
 
 def _fields(path: list[str], here: type[BaseModel]) -> list[str]:
